@@ -1,4 +1,4 @@
-"""Make once what many tests need, shared by all processes of a run: C libraries, lists of kernel modules, headers."""
+"""Build C libraries, lists of kernel modules and headers once, for all processes of a test run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from dualdnn.conformance import build_ahead
 
 @pytest.fixture
 def handle() -> Iterator[Any]:
-    """Return a handle of the reference; a module may have another."""
+    """Return a handle of the reference backend. A test module may override this fixture."""
     made = cudnn.cudnnCreate(backend="reference")
     yield made
     cudnn.cudnnDestroy(made)
 
 
-LISTS = {"listed", "of_small"}  # fixtures that plan every kernel module, 20 and 10 s of processor time
+LISTS = {"listed", "of_small"}  # fixtures that plan every kernel module, in 20 and 10 s of CPU time
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave tests of the lists of all kernel modules to ``make test-long``."""
+    """Mark tests that need the lists of all kernel modules as long, so that only ``make test-long`` runs them."""
     for item in items:
         if LISTS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.long)
@@ -48,7 +48,7 @@ def folder_of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built_library(folder_of_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Return a function that copies the C library of a release into a new folder, and returns the library's path.
 
-    Each release is compiled once in a run. runtime: whether the CUDA runtime on host memory is beside it.
+    Each release is compiled once in a run. runtime: also copy the CUDA runtime for host memory.
     """
 
     def copied(release: int = 8, runtime: bool = False) -> Path:
@@ -70,7 +70,7 @@ def built_library(folder_of_run: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def listed(folder_of_run: Path) -> build_ahead.Listed:
-    """Return the modules of `dualdnn build` for the emulated device. Nothing is compiled while they are listed."""
+    """Return the modules of `dualdnn build` for the emulated device, which are listed without compiling."""
     kept = folder_of_run / "listed.pickle"
     with locked(folder_of_run / "listed.lock"):
         if not kept.is_file():
@@ -83,7 +83,7 @@ def listed(folder_of_run: Path) -> build_ahead.Listed:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a kernel cache that has no module. The precompiled headers are those of all tests."""
+    """Return the folder of an empty kernel cache, which shares the precompiled headers of all tests."""
     shared, made = cache_folder() / "headers", tmp_path / "cache"
     shared.mkdir(parents=True, exist_ok=True)
     made.mkdir()

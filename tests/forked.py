@@ -1,4 +1,4 @@
-"""Runs Python programs, each in a child of one process, so that imports are made once for all of them."""
+"""Run Python programs, each in a fork of one process, which has made the imports once for all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Programs run as the main module, and their interpreter ends as any other does.
+# A program runs as the main module, and its interpreter ends as usual.
 SERVER = """
 import json, os, signal, sys
 exec(sys.argv[1])
@@ -28,7 +28,7 @@ for line in sys.stdin:
 
 
 class Forked:
-    """Holds a process that has executed ``imports``. Programs must load whatever threads and environments decide."""
+    """Hold a process that has executed ``imports``. A program loads whatever depends on threads or environment."""
 
     def __init__(self, folder: Path, imports: str, **variables: str) -> None:
         self.folder = folder
@@ -39,7 +39,7 @@ class Forked:
         )  # fmt: skip
 
     def run(self, program: str, *arguments: str, seconds: int = 300, **variables: str) -> str:
-        """Return what a program printed. Fails unless its exit status is 0."""
+        """Return what a program printed, after checking that its exit status is 0."""
         out, err = self.folder / "out", self.folder / "err"
         job = {"program": program, "arguments": arguments, "seconds": seconds, "variables": variables}
         assert self.process.stdin and self.process.stdout

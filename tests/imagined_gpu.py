@@ -1,8 +1,8 @@
-"""A plugin of pytest: the suite's cases on an H100 that is not there, with the modules of its wheel and no compiler.
+"""Run the suite's cases on an imagined H100, with the modules of its wheel and no compiler (a pytest plugin).
 
-Calls are planned and recorded, with the workspaces that they ask for. Their kernels do nothing, so that results are not
-looked at: cases that compare some themselves fail. The file that IMAGINED_REPORT names gets a line for each case whose
-calls could not all be served, and a last line with the number of the plans that were made.
+Calls are planned and recorded, with their workspaces. Kernels do nothing, so that nobody judges the results:
+cases that compare some themselves fail. The file that IMAGINED_REPORT names gets a line for each case with a
+call that could not be served. Its last line has the number of plans.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ H100 = kernel_wheel.TARGETS["sm_90a"][1][0]
 
 
 class Imagined(Function):
-    """A kernel that does nothing."""
+    """Stand for a kernel, and do nothing."""
 
     static_shared_bytes, maximum_threads = 0, 1024
 
@@ -46,7 +46,7 @@ class Imagined(Function):
 
 
 class ImaginedGpu(EmulatedDevice):
-    """The memory of the emulated device; what planners ask for is that of a GPU, and the modules are those of a list."""
+    """Have the memory of the emulated device, the limits of a GPU for planners, and the modules of a list."""
 
     kind, compiles_in_background = "gpu", True
 
@@ -77,7 +77,7 @@ class ImaginedGpu(EmulatedDevice):
 
 
 def pytest_configure() -> None:
-    """Let the device stand for the emulated one, and nobody judge what it computes."""
+    """Replace the emulated device by the imagined GPU, and judge nothing that it computes."""
     devices._devices["emulated", 0] = ImaginedGpu(H100, set(build_ahead.wanted_modules(H100)))
     trial.judge = lambda *_, **__: Verdict()
     backend.Clock = lambda *_: SimpleNamespace(seconds=lambda work: work() or 1e-5)

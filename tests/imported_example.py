@@ -1,4 +1,4 @@
-"""Modules of examples, imported as their own folder sees them."""
+"""Import modules of examples as their own folder sees them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 @contextmanager
 def imported(folder: str, name: str) -> Iterator[Any]:
-    """A module of a folder of examples; its neighbours have names that other modules may have too."""
+    """Yield a module of a folder of examples. Its neighbours may share names with other modules."""
     names = {path.stem for path in EXAMPLES.rglob("*.py")}
     before, path = {each: sys.modules.pop(each) for each in names & sys.modules.keys()}, list(sys.path)
     sys.path.insert(0, str(EXAMPLES / folder))

@@ -1,6 +1,6 @@
-"""Mistakes in the C library's border, injected before it is loaded: test_c_library_mistakes.py wants the suite to notice them.
+"""Inject a mistake into the C library's border before it is loaded; test_c_library_mistakes.py wants the suite to notice it.
 
-python injected_mistakes.py MISTAKE ARGUMENT ...    # pytest with these arguments, and the mistake
+python injected_mistakes.py MISTAKE ARGUMENT ...    # runs pytest with these arguments and the mistake
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 
 
 def rows_with(**changed: Callable[[Any], Any]) -> None:
-    """Rows of algorithm searches, with other fields."""
+    """Change fields of the rows that algorithm searches return."""
     right = Marshalling._rows
 
     def rows_of(self: Marshalling, rows: Any) -> bytes:
@@ -29,7 +29,7 @@ def rows_with(**changed: Callable[[Any], Any]) -> None:
 
 
 def scalars_read_as(kind: Callable[[str, Any], Any]) -> None:
-    """alpha, beta and the value of cudnnSetTensor as numbers of a type that kind(parameter, tensor) says."""
+    """Read alpha, beta and the value of cudnnSetTensor as the type that kind(parameter, tensor) returns."""
 
     def scalar(self: Marshalling, function: Any, index: int) -> Any:
         parameter = function.parameters[index]
@@ -54,7 +54,7 @@ def right_type(name: str, spec: Any) -> Any:
 
 
 def arrays_read_as(change: Callable[[Any, Any, int, Any], Any]) -> None:
-    """Host arrays, with other entries: change(name, C arguments, index, entries)."""
+    """Change the entries of host arrays by change(name, C arguments, index, entries)."""
     right = Marshalling._array
 
     def array(self: Marshalling, function: Any, index: int) -> Any:
@@ -71,7 +71,7 @@ def two_more(name: str, c: Any, index: int, entries: Any) -> Any:
 
 
 def reader_with(applies: Callable[[Any], bool], change: Callable[[Any, Any], Any]) -> None:
-    """Arguments of the parameters that apply, changed: change(C argument, value)."""
+    """Change arguments of the parameters to which this applies, by change(C argument, value)."""
     right = Marshalling.reader
 
     def reader(self: Marshalling, function: Any, index: int) -> Any:
@@ -104,7 +104,7 @@ def with_another_clause() -> None:
 
 
 def null_accepted() -> None:
-    """The one status that the border itself refuses with."""
+    """Make BAD_PARAM, the only status with which the border itself refuses, equal SUCCESS."""
     entry.BAD_PARAM = 0
 
 

@@ -1,4 +1,4 @@
-"""Shapes that no machine has the memory for: the documented status, at once, and the handle serves the next call."""
+"""Shapes that need more memory than any machine has get the documented status at once, and the handle serves on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-ROOM = 4 * 2**30  # bytes of addresses that the process may have
+ROOM = 4 * 2**30  # bytes of addresses that the process may use
 
 FIND = """
 import resource, sys

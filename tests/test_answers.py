@@ -1,4 +1,4 @@
-"""Repeated host-side calls of Python answer what they answered, and nothing else."""
+"""Repeated host-side calls of Python return their earlier answers, and no stale ones."""
 
 import contextlib
 
@@ -15,7 +15,7 @@ TENSOR_OP = cudnnMathType_t.CUDNN_TENSOR_OP_MATH
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Return a function that stands for cudnnGetTensorSizeInBytes, and the list of calls that reach its body."""
+    """Return a stand-in for cudnnGetTensorSizeInBytes, the calls that reach its body, and the bytes that it adds."""
     asked = []
 
     def cudnnGetTensorSizeInBytes(tensorDesc):
@@ -51,7 +51,7 @@ def test_a_function_that_is_not_pure_is_noticed_where_answers_are_compared(count
 
 
 def test_every_setter_changes_its_descriptor_again():
-    """Options of a convolution outlive a setter, are part of what it is called with, and are set again by repeated calls."""
+    """Options of a convolution outlive other setters, belong to its key, and are set again by repeated calls."""
     for _ in range(3):
         made = cudnn.cudnnCreateConvolutionDescriptor()
         for group_count in (1, 2):
@@ -104,7 +104,7 @@ def test_a_computing_call_that_passes_while_a_check_is_off_is_not_kept(monkeypat
         cudnn.cudnnActivationForward(*arguments)
     with monkeypatch.context() as off:
         off.setattr(CHECKS, "off", refused.value.clause)
-        with contextlib.suppress(Exception):  # operands of different sizes
+        with contextlib.suppress(Exception):  # The operands have different sizes.
             cudnn.cudnnActivationForward(*arguments)
         assert CHECKS.passed
     assert not handle.answers

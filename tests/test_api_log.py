@@ -19,7 +19,7 @@ def fresh(monkeypatch):
 
 
 def lost(capsys):
-    """What the log said of its own failures: once for all that fail alike."""
+    """Return what the log said of its own failures, which it reports once if they are alike."""
     text = capsys.readouterr().err
     assert text.count("this message is lost") == 1
     return text
@@ -46,7 +46,7 @@ def test_valid_integers_are_named():
 
 
 def test_a_clock_that_goes_back(monkeypatch):
-    """What has passed since the start is unsigned in C."""
+    """The time since the start, which is unsigned in C, does not become negative."""
     messages = []
     cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, lambda *message: messages.append(message[2]))
     monkeypatch.setattr(api_log.time, "time", lambda: 1e9)

@@ -1,4 +1,4 @@
-"""dualdnn replay LOG: API logs of cuDNN 8 and of this project, read back into calls that are judged."""
+"""dualdnn replay LOG reads API logs of cuDNN 8 and of this project back into calls, and judges them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tensor(name, dims):
 
 
 X, Y = tensor("srcDesc", (2, 3, 5, 7)), tensor("destDesc", (2, 3, 5, 7))
-# As 8.9.7 writes it: other names than the document's, in its order; the blank behind a type; what a call fills left out, or by address.
+# Release 8.9.7 writes it like this: its own names in the document's order, a blank after each type, outputs by address or not at all.
 ACTIVATION = f"""
 I! CuDNN (v8907) function cudnnActivationForward() called:
 i!     handle: type=cudnnHandle_t; streamId=0x0 (defaultStream);
@@ -130,7 +130,7 @@ def of(text):
 
 
 def test_calls_of_nvidias_library():
-    """Each different operation once; the same memory is the same memory."""
+    """Equal operations are found once, and equal addresses are the same memory."""
     apart, in_place = ACTIVATION.format(output="0x7f0000009000"), ACTIVATION.format(output="0x7f0000001000")
     log, found = of(apart + in_place + apart + POOLING + CONVOLUTION + SETTING.format(strides="[105,35,7,1]"))
     assert not log.foreign and not found.skipped and not found.refused and found.settings == 1
@@ -149,7 +149,7 @@ def test_channels_of_vectorised_filters():
 
 
 def test_what_the_document_refuses():
-    """Named with its clause; a call whose memory meets, too."""
+    """A refused call is named with its clause, also where its operands overlap."""
     log, found = of(SETTING.format(strides="[105,35,7,-1]") + POOLING.replace("9000", "1004"))
     assert [function for function, _ in found.refused] == ["cudnnSetTensorNdDescriptor", "cudnnPoolingForward"]
     shown = [line for line in found.lines(log) if line.startswith("refused by the document: line 2: ")]
@@ -157,7 +157,7 @@ def test_what_the_document_refuses():
 
 
 def test_what_cannot_be_made_again():
-    """A call that the log breaks off, at its end and within; lines of somebody else; functions and values that are not there."""
+    """Calls that break off, foreign lines, unknown functions and missing values are skipped with a reason."""
     broken = POOLING[: POOLING.index("i!     beta")]
     value = SETTING.format(strides="0x55").replace("strideA: type=int; val=0x55", "strideA: location=host; addr=0x55")
     unknown = POOLING.replace("cudnnPoolingForward", "cudnnPoolingInternal")
@@ -178,7 +178,7 @@ def test_what_cannot_be_made_again():
     ("[2.0,3.0,5.0,7.0]", "'[2.0,3.0,5.0,7.0]' is no whole number"),
 ])  # fmt: skip
 def test_sizes_that_no_descriptor_has_are_skipped(dims, said):
-    """They are a fault of the log, for which no subject is blamed."""
+    """The log is at fault, and no subject is blamed."""
     _, found = of(ACTIVATION.format(output="0x7f0000001000").replace("[2,3,5,7]", dims))
     assert not found.asked and [reason for _, reason in found.skipped] == [said]
 
@@ -209,7 +209,7 @@ with c.cudnnCreate(backend="reference") as h:
 
 
 def test_our_own_log(tmp_path, capsys):
-    """The command: judged on each subject; a seed of one's own."""
+    """The command judges the calls on each subject, with the given seed."""
     log = tmp_path / "calls.log"
     environment = {**os.environ, "CUDNN_LOGINFO_DBG": "1", "CUDNN_LOGDEST_DBG": str(log)}
     subprocess.run([sys.executable, "-c", OURS], check=True, env=environment)
@@ -221,7 +221,7 @@ def test_our_own_log(tmp_path, capsys):
 
 
 def test_a_subject_that_fails(tmp_path, capsys, monkeypatch):
-    """The first line of the calls, the operation, exit status 1."""
+    """The output names the operation and the first line of its calls, and the exit status is 1."""
     import dualdnn.conformance.replay.api_logs as module
 
     log = tmp_path / "calls.log"

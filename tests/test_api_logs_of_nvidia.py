@@ -1,4 +1,4 @@
-"""Logs that NVIDIA's library 8.9.7 writes of every setter (oracles/logged_setters.py), read back; logs as people and collectors pass them on."""
+"""Logs that NVIDIA's release 8.9.7 writes of every setter (oracles/logged_setters.py) are read, also as people and collectors pass them on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dualdnn.conformance.command_line import main
 from dualdnn.conformance.replay.api_logs import Reader, Unreadable, read_log, summarized
 from oracles.logged_setters import CALLS, LOG, kind_of
 
-# Setters that need a handle, which the library makes on a GPU only, and those of objects that it does not log as descriptors.
+# These setters need a handle, which NVIDIA's library makes on a GPU only, or set objects that it does not log as descriptors.
 WITHOUT_A_LOG = {
     "cudnnSetAlgorithmDescriptor", "cudnnSetAlgorithmPerformance", "cudnnSetCallback", "cudnnSetDropoutDescriptor", "cudnnSetStream",
     "cudnnSetTensor", "cudnnSetFusedOpsConstParamPackAttribute", "cudnnSetFusedOpsVariantParamPackAttribute",
@@ -31,7 +31,7 @@ def test_the_recording_has_every_setter():
 
 
 def specs_of_the_log() -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Function -> what its calls in the log leave in a descriptor; function -> why a call cannot be made."""
+    """Return what each function's logged calls leave in a descriptor, and why a function's calls cannot be made."""
     reader, found, left = Reader(), {}, {}
     for call in read_log(text().splitlines()).calls:
         base = functions()[call.function].parameters[0].base_type
@@ -40,7 +40,7 @@ def specs_of_the_log() -> tuple[dict[str, list[str]], dict[str, str]]:
         except Unreadable as reason:
             left[call.function] = str(reason)
         except cudnn.CudnnError:
-            continue  # the library was asked for a refusal
+            continue  # The library was meant to refuse this call.
         else:
             found.setdefault(call.function, []).append(repr(reader.made[base].spec))
     return found, left
@@ -63,7 +63,7 @@ def test_each_setter_is_read_back_into_the_same_descriptor():
 
 
 def test_numbers_behind_the_real_entries_are_left_out():
-    """As release 7.3 logs them: maxSeqLength numbers of an array that has batchSize."""
+    """Release 7.3 logs maxSeqLength numbers for an array that has batchSize entries."""
     before, name, behind = text().partition("function cudnnSetRNNDataDescriptor()")
 
     def read(entries: str):
@@ -92,7 +92,7 @@ def test_a_log_with_something_in_front_is_read_alike(front, version):
 
 
 def alike(text_of_a_log):
-    """Assert that the lines make the calls of the plain log, none of which is blamed or skipped anew."""
+    """Assert that these lines give the same calls as the plain log, with the same refusals and skips."""
     plain, log = summarized(read_log(text().splitlines())), read_log(text_of_a_log.splitlines())
     found = summarized(log)
     assert (found.settings, found.refused.keys(), found.skipped.keys()) == (
@@ -151,7 +151,7 @@ def test_encodings_with_a_mark_are_read(tmp_path, capsys, encoding):
     "origins", [("[rank0]:", "[rank1]:"), ("worker_1 | ", "worker_2 | "), ("a python[17]: ", "a python[18]: ")]
 )
 def test_processes_that_write_among_each_other_are_told_apart(origins):
-    """Each line of one process stands between two of another."""
+    """The lines of two processes alternate."""
     pairs = ((f"{origins[0]}{line}", f"{origins[1]}{line}") for line in text().splitlines())
     log = read_log([line for pair in pairs for line in pair])
     once = summarized(read_log(text().splitlines()))
@@ -174,7 +174,7 @@ i! Time: 1
 
 @pytest.mark.parametrize("number", ["9" * 300, "-1", "4294967296", "1e", "9" * 5000])
 def test_a_number_that_no_type_holds_is_what_cannot_be_read(number):
-    """The document is not asked, and the program is not blamed."""
+    """The call is skipped without asking the document, and the program is not blamed."""
     found = summarized(read_log(SET_LRN.replace("val=5", f"val={number}").splitlines()))
     ((_, reason),) = found.skipped
     assert reason.startswith("lrnN, a unsigned, cannot be read: ") and len(reason) < 200 and not found.refused
@@ -212,7 +212,7 @@ def test_a_log_of_which_nothing_is_judged_is_one_sentence(tmp_path, capsys, cont
 
 
 def test_damaged_logs_do_not_end_the_tool(tmp_path, capsys):
-    """Interleaved lines of two threads, numbers that are none, binary lines between, UTF-16, one cut in the middle of a line."""
+    """The tool survives interleaved threads, impossible numbers, binary lines, UTF-16, and a log that is cut inside a line."""
     lines = text().splitlines()
     half = len(lines) // 2
     interleaved = "\n".join(line for pair in zip(lines[:half], lines[half:], strict=False) for line in pair)

@@ -1,4 +1,4 @@
-"""How documented functions are made: declared signatures, order of checks, caching, overlap of memory."""
+"""Documented functions have declared signatures, an order of checks, cached checks, and refuse overlapping memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_signature_that_differs_is_refused_at_once():
 
         @documented()
         def cudnnDestroyActivationDescriptor(wrong):
-            """No such signature."""
+            """Declare a wrong signature."""
 
 
 def test_a_call_works_by_keyword_and_by_position(handle):
@@ -95,7 +95,7 @@ def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle
 
 
 def test_operands_that_suffice_are_looked_at_together(handle, monkeypatch):
-    """In place, in memory of the caller, and with a workspace of no bytes that is NULL: no operand is checked by itself."""
+    """Operands in place, in the caller's memory, or with a NULL workspace of 0 bytes are not checked one by one."""
     relu, x = descriptors()
     filters, convolution = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateConvolutionDescriptor()
     cudnn.cudnnSetFilter4dDescriptor(filters, cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_TENSOR_NCHW, 2, 2, 1, 1)
@@ -129,7 +129,7 @@ def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
     ids=lambda error: type(error).__name__,
 )
 def test_a_kernel_that_cannot_be_had_is_a_documented_status(monkeypatch, error):
-    """Calls that compute, that measure, and that only ask what a kernel needs answer it."""
+    """Calls that compute, that measure and that ask what a kernel needs answer the documented status."""
     handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
 
     def fails(*_):
@@ -162,7 +162,7 @@ def test_the_first_wrong_argument_is_reported(handle):
 
 
 def test_disjoint_slices_of_one_buffer_are_no_overlap(handle):
-    """Two channel ranges of one NHWC buffer interleave in memory; their elements never meet."""
+    """Two channel ranges of one NHWC buffer interleave in memory, but share no element."""
     relu = descriptors()[0]
     half = cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensor4dDescriptorEx(half, cudnn.CUDNN_DATA_FLOAT, 2, 3, 4, 5, 120, 1, 30, 6)
@@ -182,7 +182,7 @@ def test_disjoint_slices_of_one_buffer_are_no_overlap(handle):
     "backend, device", [("reference", None), ("accelerated", "emulated"), ("crosscheck", "emulated")]
 )
 def test_contents_of_new_buffers(backend, device):
-    """Arrays of any element type and order arrive in row-major order, as copies in both directions."""
+    """Arrays of any element type and order arrive in row-major order, and both directions copy them."""
     handle = cudnn.cudnnCreate(backend=backend, device=device)
     for array in (np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1), np.float16(2.5), np.array([[7]], ">i4"), np.array([1 + 2j])):  # fmt: skip
         buffer = handle.to_device(array)
@@ -202,7 +202,7 @@ def test_contents_of_new_buffers(backend, device):
 def test_a_slice_keeps_its_memory(backend, device):
     handle = cudnn.cudnnCreate(backend=backend, device=device)
     relu, x = descriptors()
-    part = handle.to_device(np.arange(1, 25, dtype=np.float32)).slice(0, 96)  # nothing else refers to the buffer
+    part = handle.to_device(np.arange(1, 25, dtype=np.float32)).slice(0, 96)  # Only this slice refers to the buffer.
     others = [handle.to_device(np.zeros(24, np.float32)) for _ in range(8)]
     cudnn.cudnnActivationForward(handle, relu, 1.0, x, part, 0.0, x, others[0])
     assert (others[0].to_host(np.float32, 24) == np.arange(1, 25)).all()
@@ -234,7 +234,7 @@ def test_the_environment_chooses_the_default_backend(monkeypatch):
     monkeypatch.setenv("DUALDNN_BACKEND", "nonsense")
     with pytest.raises(CudnnError, match="nonsense"):
         cudnn.cudnnCreate()
-    assert cudnn.cudnnCreate(backend="reference").backend.name == "reference"  # what a program names counts
+    assert cudnn.cudnnCreate(backend="reference").backend.name == "reference"  # The argument counts.
 
 
 def test_names_that_are_missing_say_why():
@@ -270,7 +270,7 @@ def test_many_threads_create_and_use_handles():
 @pytest.mark.parametrize("backend", ["reference", "accelerated"])
 @pytest.mark.parametrize("wrong", ["x", "y"])
 def test_memory_begins_at_a_multiple_of_its_elements(backend, wrong):
-    """An address between elements is refused before a kernel could stumble over it."""
+    """A misaligned address is refused before a kernel could read it."""
     handle = cudnn.cudnnCreate(backend=backend, device=None if backend == "reference" else "emulated")
     relu, x = descriptors()
     memory = handle.to_device(np.zeros(400, np.uint8))

@@ -1,4 +1,4 @@
-"""The weight buffer of multi-head attention: against NVIDIA's library where it is installed."""
+"""The weight buffer of multi-head attention agrees with NVIDIA's library, where that is installed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dualdnn.api.support.attention import DEFAULT
 from dualdnn.conformance.subjects.library import find_vendor_library
 from looped import for_each
 
-BASE = 0x10000  # stands for the buffer, which the queries do not touch
+BASE = 0x10000  # address of the buffer, which the queries do not read
 
 
 def random_attentions(count: int) -> list[AttnSpec]:
-    """Attentions with any projections and biases, and sizes that differ."""
+    """Return attention descriptors with random projections, biases and different sizes."""
     random = np.random.default_rng(4)
     found = []
     for _ in range(count):
@@ -63,7 +63,7 @@ def test_every_element_belongs_to_one_tensor(spec):
 
 @pytest.fixture(scope="module")
 def vendor():
-    """Release 8.9.7 of NVIDIA's library: these queries need no GPU, zeros stand for the handle."""
+    """Load NVIDIA's release 8.9.7. These queries need no GPU, and zeros stand for the handle."""
     path = find_vendor_library()
     if path is None:
         pytest.skip("NVIDIA's library is not installed")

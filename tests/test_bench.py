@@ -1,4 +1,4 @@
-"""The benchmark command, on the emulated device."""
+"""The benchmark command runs on the emulated device."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def test_rows_are_distinct_and_count_their_bytes():
     every = list(rows())
     assert len({row.name for row in every}) == len(every) > 400
     relu = next(row for row in every if row.name == "activation ReLU backward 64x256x56x56 float NCHW")
-    assert relu.nbytes == 3 * 4 * 64 * 256 * 56 * 56  # x and dy are read, dx is written, y is not needed
+    assert relu.nbytes == 3 * 4 * 64 * 256 * 56 * 56  # The call reads x and dy and writes dx. It does not need y.
     fill = next(row for row in every if row.name == "set tensor 8x64x14x14 half NHWC")
     assert fill.nbytes == 2 * 8 * 64 * 14 * 14
 
 
 def test_bytes_that_the_design_moves():
-    """What no memory keeps is read twice: of a channel by shared memory, of channels side by side by registers too."""
+    """Data that do not stay on the chip are read twice. NCHW keeps data in shared memory, NHWC also in registers."""
     chip = OnChip(of_shared=4 * 64 * 56 * 56, of_all=1 << 20)
     by_name = {row.name: row for row in rows("64x256x56x56")}
     half, full = (by_name[f"batch normalization training 64x256x56x56 {kind} NCHW"] for kind in ("half", "float"))
     assert designed_bytes(half, chip) == half.nbytes and designed_bytes(full, chip) == full.nbytes
     tensor = 4 * 64 * 256 * 56 * 56
     backward = by_name["batch normalization backward 64x256x56x56 float NCHW"]
-    assert designed_bytes(backward, chip) == backward.nbytes + tensor  # x and dy of which shared memory keeps half
+    assert designed_bytes(backward, chip) == backward.nbytes + tensor  # Shared memory keeps half of x and dy.
     columns = by_name["batch normalization training 64x256x56x56 float NHWC"]
     assert designed_bytes(columns, chip) == columns.nbytes + tensor - (1 << 20)
     inference = by_name["batch normalization inference 64x256x56x56 float NHWC"]
@@ -64,7 +64,7 @@ def test_small_rows_come_first():
 
 
 def test_a_sum_is_timed_beside_a_copy_of_its_bytes():
-    """The copy has the strides of the sum, gaps too; half of the images are read and written."""
+    """The copy has the strides and gaps of the sum. It reads half of the images and writes the same number of bytes."""
     for row in rows("bias gradient 8x64x16x56x56"):
         copied, dy = row.copy, row.operation.dy
         assert copied.x == copied.y and copied.x.strides == dy.strides and 2 * copied.x.count == dy.count
@@ -103,7 +103,7 @@ def test_small_rows_are_counted_in_launches():
         "launch_alone_us": 4.0,
         "family": "activation",
     }
-    ceilings = Ceilings(4e12, 1e-6, launch_stream=2e-6, launch_alone=3e-6)  # measured when the run begins
+    ceilings = Ceilings(4e12, 1e-6, launch_stream=2e-6, launch_alone=3e-6)  # timed when the run begins
     assert with_floor(result, ceilings)["launches"] == pytest.approx({"graph": 2.0, "stream": 2.0, "alone": 1.5})
     large = {key: value for key, value in result.items() if key not in ("ours_stream_us", "ours_alone_us")}
     assert with_floor(large, ceilings)["launches"] == {}
@@ -126,12 +126,12 @@ def test_calls_of_a_stream_are_queued_before_they_are_timed_together():
 
     bench = SimpleNamespace(device=SimpleNamespace(kind="gpu"), clock=SimpleNamespace(seconds=seconds))
     works = [lambda: made.append("ours"), lambda: made.append("vendor")]
-    assert Bench._in_stream(bench, works) == [1.0, 1.0]  # a second of a call
+    assert Bench._in_stream(bench, works) == [1.0, 1.0]  # seconds per call
     assert set(seen) == {STREAM_CALLS} and made[STREAM_CALLS - 1 : STREAM_CALLS + 1] == ["ours", "vendor"]
 
 
 class Driver:
-    """Counts what is put on the stream; the device's time is that of a clock of its own."""
+    """Count what is put on the stream, and take the device's time from a simulated clock."""
 
     def __init__(self):
         self.calls = []
@@ -169,7 +169,7 @@ def test_a_stream_is_held_until_what_is_measured_was_queued(monkeypatch):
 
 
 def test_no_fallback_is_timed(monkeypatch):
-    """Kernels that are compiled while a fallback serves are waited for."""
+    """The benchmark waits for kernels that are being compiled while a fallback serves."""
     made, waited = Bench("emulated", None), []
     steps = [(SimpleNamespace(wait_for_kernel=lambda number=number: waited.append(number)), ()) for number in range(2)]
     plan = SimpleNamespace(steps=steps, solver="some.solver")
@@ -179,7 +179,7 @@ def test_no_fallback_is_timed(monkeypatch):
 
 
 def test_a_rival_rounds_no_more_than_the_row_allows():
-    """Recurrent networks in floats: with FMA_MATH there, with both other math types elsewhere."""
+    """Rivals of float recurrent networks use FMA_MATH where the row does, and both other math types elsewhere."""
     exact = next(row for row in rows("float FMA"))
     assert {one.network.math_type for _, one in algorithms_of(exact.operation)} == {cudnnMathType_t.CUDNN_FMA_MATH}
     free = next(row for row in rows("lstm backward weights 1x1 layers 64, 4 steps of 1 float"))
@@ -187,7 +187,7 @@ def test_a_rival_rounds_no_more_than_the_row_allows():
 
 
 def test_grids_of_rotated_images():
-    """They are in memory before anything is timed; neighbouring pixels sample neighbours, and few lie outside."""
+    """Grids are in memory before the timing. Neighbouring pixels sample neighbours, and few are outside the image."""
     made = Bench("emulated", None)
     row = next(rows("sampler forward of a rotated grid 32x128x28x28 half NHWC"))
     with made._memory(row) as memory:
@@ -219,7 +219,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def bench(*arguments, program=("-m", "dualdnn.conformance"), status=0):
-    """The command in a process of its own: pytest-benchmark measures nothing inside a parallel run."""
+    """Run the command in its own process, as pytest-benchmark measures nothing inside a parallel run."""
     command = [sys.executable, *program, "bench", "--device", "emulated", *arguments]
     environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Convolutions in the benchmark: the search for algorithms, rivals that stand in for the vendor's library and PyTorch."""
+"""Convolutions in the benchmark: the search for algorithms, with stand-ins for the vendor's library and PyTorch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FLAT = Row("tiny float", "tiny", convolution(TINY, "float", NHWC))
 
 
 class StandInBenchmark:
-    """pytest-benchmark's fixture, as far as it is used."""
+    """Stand in for pytest-benchmark's fixture."""
 
     def __init__(self):
         self.stats = SimpleNamespace(stats=SimpleNamespace(median=None))
@@ -48,7 +48,7 @@ class StandInBenchmark:
 
 
 class StandInVendor:
-    """Our own emulated backend in the place of a library; it refuses some algorithms and remembers what it was given."""
+    """Stand in for a vendor's library with our emulated backend, refuse some algorithms, and record the arguments."""
 
     description = "stand-in"
 
@@ -89,13 +89,13 @@ def test_a_convolution_beside_a_vendor():
     vendor = StandInVendor(refused=(IMPLICIT,))
     result = measured(FLAT, vendor)
     assert result["message"] is None and result["ours_us"] == pytest.approx(1000) and result["vendor_us"] > 0
-    assert result["vendor_algorithm"] == "IMPLICIT_PRECOMP_GEMM"  # NHWC has two, and one is refused
+    assert result["vendor_algorithm"] == "IMPLICIT_PRECOMP_GEMM"  # NHWC has two algorithms, and one is refused.
     assert set(result["algorithms_us"]) == {"IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM"}
     assert result["algorithm"] == min(result["algorithms_us"], key=result["algorithms_us"].get)
     assert result["v7_ratio"] >= 1 and result["v7_algorithm"] in result["algorithms_us"]
     assert result["speedup"] == pytest.approx(result["vendor_us"] / 1000)
     assert {algorithm for algorithm, _ in vendor.calls} == {IMPLICIT, PRECOMPUTED}
-    for _, arguments in vendor.calls:  # a library may write through what it was given, whatever the size says
+    for _, arguments in vendor.calls:  # A library may write through any pointer.
         assert all(argument is not None for argument in arguments)
 
 
@@ -146,7 +146,7 @@ def test_a_vendor_that_fails_while_it_is_timed():
 
 
 def test_everybody_is_timed_in_every_round(monkeypatch):
-    """Whoever is measured after the others would have a warmer device."""
+    """A contender that is timed after the others would have a warmer device."""
     timed_graphs = []
 
     class Noted(Graph):
@@ -191,7 +191,7 @@ def test_algorithms_that_failed_are_no_choice():
     own = [replace(strict, algo=IMPLICIT), replace(strict, algo=PRECOMPUTED)]
     found = Search({(PRECOMPUTED, FMA): 2e-6}, (IMPLICIT, DEFAULT))
     assert [variant.algo for variant, _ in in_order(found, own, pytest.fail)] == [PRECOMPUTED]
-    assert found.ratio is None  # the first choice did not run
+    assert found.ratio is None  # The first choice did not run.
     with pytest.raises(ValueError, match="no algorithm"):
         in_order(Search({}, (IMPLICIT, DEFAULT)), own, pytest.fail)
 
@@ -208,7 +208,7 @@ def test_algorithms_that_need_too_much_workspace_are_left_out(monkeypatch):
 
 
 class Tensor:
-    """A PyTorch tensor over host memory, as far as it is used."""
+    """Stand in for a PyTorch tensor over host memory."""
 
     def __init__(self, array):
         self.array = array
@@ -225,7 +225,7 @@ class Tensor:
 
 
 def correlated(x, w, stride, padding, groups):
-    """conv2d by its definition, tap by tap."""
+    """Compute conv2d by its definition, tap by tap."""
     x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2))
     w = w.astype(np.float64)
     rows, columns = (1 + (x.shape[2 + d] - w.shape[2 + d]) // stride[d] for d in range(2))
@@ -240,7 +240,7 @@ def correlated(x, w, stride, padding, groups):
 
 
 class StandInTorch:
-    """The parts of PyTorch that the rival uses, on NumPy."""
+    """Implement the parts of PyTorch that the rival uses on NumPy."""
 
     __version__ = "0.stand-in"
     float32, float16 = np.float32, np.float16
@@ -306,7 +306,7 @@ CALLED = {
 
 @pytest.mark.parametrize("operation, names", CALLED.values(), ids=CALLED)
 def test_pytorch_is_asked_for_the_same_convolution(operation, names):
-    """What the stand-in computes from its arguments is what our call computes from the same memory."""
+    """The stand-in computes from its arguments what our call computes from the same memory."""
     bench = Bench("emulated", None)
     torch = StandInTorch()
     path = GraphPath(torch, 0)
@@ -320,7 +320,7 @@ def test_pytorch_is_asked_for_the_same_convolution(operation, names):
         for _, work in path.calls(operation, memory):
             work()
     assert [name for name, *_ in torch.settings] == names
-    tf32 = operation.x.scalar_bytes == 2  # the float rows forbid it, the half rows do not ask
+    tf32 = operation.x.scalar_bytes == 2  # Float rows forbid TF32, and half rows do not set it.
     assert all(benchmark and allowed is tf32 for _, benchmark, allowed in torch.settings)
     for result in torch.results:
         np.testing.assert_allclose(
@@ -356,7 +356,7 @@ def test_the_floor_of_a_convolution_is_the_slowest_of_three():
     assert row.flops == 2 * 64 * 256 * 56 * 56 * 256 * 9 and row.pace == "float"
     assert row.nbytes == 4 * (2 * 64 * 256 * 56 * 56 + 256 * 256 * 9)
     assert CEILINGS.floor(row.nbytes, row.flops, row.pace) == pytest.approx(row.flops / 50e12)
-    assert CEILINGS.floor(row.nbytes, row.flops, "tf32") == pytest.approx(row.nbytes / 4e12)  # no such ceiling is known
+    assert CEILINGS.floor(row.nbytes, row.flops, "tf32") == pytest.approx(row.nbytes / 4e12)  # This ceiling is unknown.
     assert CEILINGS.floor(1, 1, "half") == 1e-6
     assert data_sheet("NVIDIA H200")[0]["tf32"] == 494.7e12 and data_sheet("emulated device") == ({}, None)
 

@@ -1,4 +1,4 @@
-"""The benchmark's layers of networks and its drawn layers: what is timed, and how it is summed."""
+"""The benchmark times layers of networks and drawn layers, and adds up the steps of a network."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_families_are_told_by_share_behind():
 
 
 def test_shards_are_measured_apart_and_reported_together(tmp_path, capsys, monkeypatch):
-    """Every row is in one shard; files of two lists are not reported as one."""
+    """Every row is in one shard, and files of two lists are not reported as one."""
     for name in [name for name in os.environ if "XDIST" in name]:  # pytest-benchmark measures nothing in a parallel run
         monkeypatch.delenv(name)
     for part in (1, 2):

@@ -1,4 +1,4 @@
-"""PyTorch's operators that the benchmark times as rivals compute what our calls compute. Skipped where PyTorch is not installed."""
+"""PyTorch's operators that the benchmark times as rivals compute what our calls compute. The tests need PyTorch."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ CALLS = [
 @pytest.mark.parametrize("family, operation", CALLS, ids=[f"{family}-{i}" for i, (family, _) in enumerate(CALLS)])
 def test_the_rival_computes_the_same(family, operation):
     if hasattr(operation, "saved"):
-        operation = replace(operation, saved=None)  # mean and variance are those of x
+        operation = replace(operation, saved=None)  # The rival computes mean and variance of x itself.
     random = np.random.default_rng(5)
     memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
     for name in operation.inputs:
         if name in memory and name not in operation.raw:
             memory[name][:] = np.frombuffer(values(operation.tensor(name), "positive", random).tobytes(), np.uint8)
-    if "y" in operation.inputs:  # what the forward call made of x
+    if "y" in operation.inputs:  # y is the forward call's result for x.
         forward = next(one for _, one in CALLS if type(one).__name__ == type(operation).__name__.replace("Backward", "Forward")
                        and getattr(one, "activation", None) == getattr(operation, "activation", None)
                        and getattr(one, "pooling", None) == getattr(operation, "pooling", None) and one.y == operation.y)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Breaks of clauses: which a sentence has, what each changes, and that nothing of one is left when it ends."""
+"""Breaks of clauses: each sentence has the right ones, each changes a call, and nothing remains after it ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RELU, TANH = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 FLOAT, NCHW = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
 
-FIRST = {  # clause -> the first break that its sentence has
+FIRST = {  # clause -> the first break of its sentence
     "cudnnPoolingMode_t/c02": "enumerator CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING",
     "cudnnRNNForward/c37": "filled cudnnRNNForward.cx",
     "cudnnActivationBackward/c02": "shared memory refused cudnnActivationBackward",
@@ -62,7 +62,7 @@ def test_the_first_break_of_a_clause_is_of_what_its_text_names(clause):
 
 
 def test_every_break_can_be_made():
-    """Each way is known, and each parameter is one of its function or of what it returns."""
+    """Every break is of a known kind, and its parameter belongs to its function or to the function's result."""
     found = {broken for clause in scope.clauses().values() for broken in breaks_of(clause)}
     assert {broken.how for broken in found} <= {*HOWS, *OF_MEMORY, NUMBERED}
     arguments = {b for b in found if b.how in ("argument", "meaning", "unread", "unwritten") and b.point}
@@ -88,7 +88,7 @@ def border():
 
 
 def relu(border, *values, mode=RELU):
-    """Return what an activation makes of values through a border."""
+    """Return an activation of the values and the mode that its getter returns, both through a border."""
     handle = cudnn.cudnnCreate(backend="reference")
     activation, tensor = cudnn.cudnnCreateActivationDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     border.call("cudnnSetActivationDescriptor", cudnn.cudnnSetActivationDescriptor, activation, mode, NAN, 0.0)
@@ -126,7 +126,7 @@ def test_memory_that_is_not_read_or_not_written(border, how, point, expected):
 def test_a_refusal_that_names_the_parameter_is_accepted(border):
     tensor = cudnn.cudnnCreateTensorDescriptor()
     call = cudnn.cudnnSetTensor4dDescriptor
-    border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "N"))  # NVIDIA writes workspace and workSpace, say.
+    border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "N"))  # Case is ignored: NVIDIA also has workSpace.
     assert border.call("cudnnSetTensor4dDescriptor", call, tensor, NCHW, FLOAT, 0, 1, 1, 1) is None and border.applied
     border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "dataType"))
     with pytest.raises(CudnnError):
@@ -235,7 +235,7 @@ def test_an_enumeration_has_other_numbers_until_the_break_ends(border):
 
 
 def test_what_a_fixture_made_is_made_anew_and_as_it_was(border):
-    """A descriptor that the first run has set is not set in the second; under a break its creation is refused."""
+    """The second run gets a descriptor that the first run did not set. A break refuses to create it."""
     tensor = cudnn.cudnnCreateTensorDescriptor()
 
     def case(descriptor):
@@ -287,7 +287,7 @@ def test_a_clause_that_is_due_and_that_no_case_shows_is_told():
     ],
 )
 def test_a_failure_proves_a_clause_only_in_its_own_call(clause, called, refuses, proves):
-    """A refusal of a wrong argument proves what a call accepts, and nothing that it computes."""
+    """Refusing a wrong argument proves what a call accepts, but nothing that it computes."""
     broken = Break("unwritten", "cudnnRNNForwardTrainingEx", "y")
     assert Outcome(True, True, frozenset(called), refuses).proves(scope.clauses()[clause], broken) == proves
 
@@ -356,7 +356,7 @@ def test_a_parameter_may_leave_out_the_beginning_of_a_name(clause, parameter, si
 
 
 def test_two_clauses_may_forbid_one_thing():
-    """Where one argument is all that a refused call differs in from one that succeeded; what a setter fills does not count."""
+    """A refused call has one defect if one argument differs from a call that succeeded. Filled arguments do not count."""
     faulty = Faulty(cudnn)
     faulty.succeeded["cudnnScaleTensor"] = [["a", "b", "c"]]
     assert faulty._has_one_defect("cudnnScaleTensor", ["a", "x", "c"])

@@ -1,4 +1,4 @@
-"""Buffers: alike on every backend, visible to other libraries where they lie on the host, and honest about their memory."""
+"""Buffers behave alike on every backend, show host memory to other libraries, and report their memory correctly."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_copy_by_descriptor(handle):
         handle.to_device(values[:100]).to_host(strided)
     vectors = cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensor4dDescriptor(vectors, cudnn.CUDNN_TENSOR_NCHW_VECT_C, cudnn.CUDNN_DATA_INT8x4, 1, 8, 1, 2)
-    stored = np.arange(16, dtype=np.int8)  # two planes of two places of four channels
+    stored = np.arange(16, dtype=np.int8)  # two groups of four channels at two positions
     assert (handle.to_device(stored).to_host(vectors)[0, :, 0, 1] == [4, 5, 6, 7, 12, 13, 14, 15]).all()
 
 
@@ -76,7 +76,7 @@ def test_slices_are_buffers_of_the_same_memory(handle):
     other.free()
     with pytest.raises(ValueError, match="freed"):
         other.to_host(np.uint8, 1)
-    assert part.to_host(np.float32, 1) == 30  # a slice gives up itself, not the memory
+    assert part.to_host(np.float32, 1) == 30  # Freeing a slice does not free the memory.
     buffer.free()
     for freed in (buffer, part):
         with pytest.raises(ValueError, match="freed"):
@@ -139,7 +139,7 @@ def test_other_libraries_are_not_given_the_emulated_device_s_memory():
 
 
 class Tensor:
-    """As much of another library's tensor as DLPack asks for."""
+    """Implement what DLPack asks of another library's tensor."""
 
     def __init__(self, array, device=(dlpack.CPU, 0)):
         self.array, self.device = array, device
@@ -157,7 +157,7 @@ def test_the_reference_computes_on_dlpack_tensors(host):
     described = tensor((1, 1, 1, 3), data_type=cudnn.CUDNN_DATA_BFLOAT16)
     cudnn.cudnnAddTensor(host, 2.0, described, Tensor(values), 0.0, described, Tensor(out))
     assert out.astype(float).tolist() == [2, -4, 6]
-    cudnn.cudnnAddTensor(host, 1.0, described, values, 1.0, described, out)  # NumPy's own arrays of it
+    cudnn.cudnnAddTensor(host, 1.0, described, values, 1.0, described, out)  # NumPy arrays serve, too.
     assert out.astype(float).tolist() == [3, -6, 9]
     with pytest.raises(CudnnError, match="DLPack type 2"):
         cudnn.cudnnScaleTensor(host, described, Tensor(out, (dlpack.CUDA, 0)), 2.0)

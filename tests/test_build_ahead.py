@@ -1,4 +1,4 @@
-"""What `dualdnn build` compiles: everything that is timed, and what takes any shape in every data type."""
+"""`dualdnn build` compiles everything that is timed, and kernels for any shape in every data type."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def modules_of(operation, device):
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("data_type", build_ahead.TYPES, ids=lambda t: t.name)
 def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_type, backward):
-    """A window that no kernel knows, one that is known but not timed, one over everything."""
+    """Three windows are built: one that no kernel knows, one that is known but not timed, one over the whole image."""
     for window, stride, padding in ((4, 3, 1), (3, 2, 0), (0, 0, 0)):
         operation = pooling("MAX" if window else "AVERAGE_COUNT_INCLUDE_PADDING", window, stride, padding, backward)(
             data_type, (3, 5, 9, 14), "nchw"
@@ -89,7 +89,7 @@ def test_specialised_modules_are_those_of_what_is_timed(listed, wanted):
 
 
 def test_what_is_timed_is_built(device, wanted):
-    """One row of five, of every family: also without the workspace with which its plan was listed."""
+    """One row of each family and every fifth row are built, also for a plan without the listed workspace."""
     for row in [*{row.family: row for row in rows()}.values(), *list(rows())[::5]]:
         assert modules_of(build_ahead.of_few_steps(row.operation, device), device) <= wanted, row.name
 
@@ -102,7 +102,7 @@ def test_few_steps_of_a_recurrence_have_its_modules(device):
 
 
 def test_the_kinds_are_those_of_the_tables():
-    """Counted by hand in tables 16 to 18, 20 and 22 of the document, for one problem: 3 x 3 filters, no groups, float."""
+    """The counts follow tables 16 to 18, 20 and 22 of the document, for one problem: 3 x 3 filters, no groups, float."""
     found = [
         o for o in convolutions()
         if o.x.data_type.name == "CUDNN_DATA_FLOAT" and o.w.dims[2:] == (3, 3) and o.convolution.group_count == 1
@@ -119,7 +119,7 @@ def test_the_kinds_are_those_of_the_tables():
 def test_what_goes_with_convolutions_is_planned(device):
     planned = [*build_ahead.kinds(device), *build_ahead.timed(device, rows())]
     assert {Im2Col, ReorderFilter, ReorderFilterAndBias} <= {type(operation) for operation in planned}
-    # Kernels may be chosen by size: the timed sizes are planned with every algorithm.
+    # Kernels may be chosen by size, so the timed sizes are planned with every algorithm.
     timed = next(row.operation for row in rows("convolution 64x256x56x56 256 of 3x3 stride 1 float NCHW"))
     algorithms = {
         o.algo.name for o in planned if isinstance(o, ConvolutionForward) and (o.x, o.w) == (timed.x, timed.w)
@@ -158,7 +158,7 @@ def test_what_a_bench_times_is_built_before(device, monkeypatch):
 
 
 def test_every_definition_that_makes_variants_has_its_reason(listed):
-    """docs/performance/variants.md names it; data types and constants of one value need no reason."""
+    """docs/performance/variants.md names each definition, except for data types and constants with one value."""
     page = (Path(__file__).parent.parent / "docs/performance/variants.md").read_text()
     values = defaultdict(set)
     for source, definitions in listed.wanted:

@@ -1,4 +1,4 @@
-"""The C library: built once, called by C programs and judged as any library is."""
+"""The C library is built once, called by C programs, and judged as any library is."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_nothing_is_compiled_twice(library):
 
 
 def test_a_library_that_is_in_use_is_not_overwritten(tmp_path, monkeypatch):
-    """A program that has it mapped would read the bytes of the new one."""
+    """A program that has mapped the old file would read the bytes of the new one."""
 
     def compiled(_, tmpdir, target):
-        assert Path(tmpdir).is_absolute()  # the linker runs elsewhere
+        assert Path(tmpdir).is_absolute()  # The linker runs in another folder.
         Path(tmpdir, target).write_bytes(b"new")
 
     def on_another_device(*_):
@@ -86,7 +86,7 @@ def test_a_library_that_is_in_use_is_not_overwritten(tmp_path, monkeypatch):
     (tmp_path / NAME).write_bytes(b"in use")
     os.link(tmp_path / NAME, tmp_path / "kept")
     monkeypatch.setattr("cffi.FFI.compile", compiled)
-    monkeypatch.setattr(os, "rename", on_another_device)  # Temporary files lie on another device.
+    monkeypatch.setattr(os, "rename", on_another_device)  # Temporary files are on another device.
     monkeypatch.chdir(tmp_path)
     assert build(Path()).read_bytes() == b"new" and (tmp_path / "kept").read_bytes() == b"in use"
     names = {path.name for path in tmp_path.iterdir()}
@@ -175,7 +175,7 @@ def test_the_header_has_every_function_once():
 
 
 def test_sequence_data_and_attention_from_c(library, tmp_path):
-    """A NULL fill and NULL dropouts are none, arrays come back as they were set, a float behind paddingFill is not touched."""
+    """A NULL fill and NULL dropouts count as absent, arrays come back as they were set, and only paddingFill is written."""
     text = """
     #include <cudnn.h>
     int main(void) {
@@ -207,7 +207,7 @@ def test_sequence_data_and_attention_from_c(library, tmp_path):
 
 
 def test_ctc_loss_descriptors_from_c(library, tmp_path):
-    """Three setters and three getters on one descriptor; outputs that are NULL are not written."""
+    """Three setters and three getters work on one descriptor, and NULL outputs are not written."""
     text = """
     #include <cudnn.h>
     int main(void) {
@@ -234,7 +234,7 @@ def test_ctc_loss_descriptors_from_c(library, tmp_path):
 
 
 def test_ctc_loss_from_c(library, tmp_path):
-    """Lists whose lengths other arguments say; labels in device memory, which is the host's here; gradients that are NULL."""
+    """Other arguments give the lengths of lists, labels may be in device memory, and gradients may be NULL."""
     text = """
     #include <cudnn.h>
     #include <math.h>
@@ -275,7 +275,7 @@ def test_ctc_loss_from_c(library, tmp_path):
 
 
 def test_recurrent_networks_from_c(library, tmp_path):
-    """Addresses of weights, arrays of descriptors, fills of the data type; outputs that are NULL are not written."""
+    """Weight addresses, arrays of descriptors and fills of the data type work. NULL outputs are not written."""
     text = """
     #include <cudnn.h>
     #include <stdlib.h>
@@ -332,7 +332,7 @@ def test_recurrent_networks_from_c(library, tmp_path):
 
 
 def test_searches_and_plans_of_recurrent_networks_from_c(library, tmp_path):
-    """Performances are filled where the program made them; plans are objects of their own."""
+    """Searches fill performances that the program created, and plans are separate objects."""
     text = """#include "cudnn.h"
     #include <stdlib.h>
     #define CHECK(call) do { if (call) return __LINE__; } while (0)
@@ -386,7 +386,7 @@ def test_searches_and_plans_of_recurrent_networks_from_c(library, tmp_path):
 
 
 def test_packs_of_fused_operations_from_c(library, tmp_path):
-    """Attributes of every type behind a void pointer; what was got is a copy; NULL leaves param alone."""
+    """Void pointers carry attributes of every type. A getter returns a copy, and NULL leaves param unchanged."""
     text = """
     #include <cudnn.h>
     int main(void) {
@@ -440,7 +440,7 @@ def test_packs_of_fused_operations_from_c(library, tmp_path):
 
 
 def test_backend_descriptors_from_c(library, tmp_path):
-    """Elements have the C type that attributeType names; counts may be asked for without memory; descriptors that were created are filled."""
+    """Elements have the C type of attributeType, counts need no memory, and getters fill descriptors that the program created."""
     text = """
     #include <cudnn.h>
     #include <stdbool.h>
@@ -566,13 +566,13 @@ int main(void) {
 
 
 def test_attention_from_c(library, tmp_path):
-    """The windows have as many entries as the queries have time-steps; of one step the others are not read."""
+    """There is a window for each time-step of the queries, and a call for one step reads only its own window."""
     found = run(compiled(library, tmp_path, ATTENTION, "gcc", "-lm"))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_algorithm_descriptors_from_c(library, tmp_path):
-    """A union by value, arrays of objects that are created and destroyed, host memory of a size, a generator's states."""
+    """A union by value, arrays of created and destroyed objects, sized host memory and a generator's states work."""
     text = """
     #include <cudnn.h>
     #include <stdlib.h>
@@ -621,7 +621,7 @@ def test_algorithm_descriptors_from_c(library, tmp_path):
 
 
 def test_an_operation_graph_from_c(library, tmp_path):
-    """Pointers of a variant pack are addresses; configurations that were created are filled; one tensor is in place of none."""
+    """Variant packs hold addresses, and the heuristics fill configurations that the program created."""
     text = """
     #include <cudnn.h>
     #define OK(call) if (call) return __LINE__
@@ -692,7 +692,7 @@ def test_an_operation_graph_from_c(library, tmp_path):
 
 
 def test_fused_operations_from_c(library, tmp_path):
-    """A plan of inference statistics, executed on host memory; pointers that are not as promised are refused."""
+    """A plan of inference statistics runs on host memory, and refuses pointers that are not aligned as promised."""
     text = """
     #include <cudnn.h>
     #include <math.h>

@@ -1,4 +1,4 @@
-"""What C can hand over by mistake: pointers that are none of the library's, numbers out of range, callbacks that throw or call back in."""
+"""The C library survives what C can pass by mistake: wrong pointers, numbers out of range, callbacks that throw or call back in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
 OPAQUE = {*DESCRIPTORS, "cudnnHandle_t"}
-# What stands for every descriptor and handle of a call -> C
+# kind of pointer -> C expression, which stands for every descriptor and handle of a call
 STRAY = {
     "NULL": "NULL",
     "a descriptor of another kind": "other",
@@ -28,7 +28,7 @@ STRAY = {
     "memory of the program": "memory",
     "numbers": "(void *)(i % 2 ? (uintptr_t)1 : UINTPTR_MAX)",
 }
-# Every number and enumerator of a call takes these values, with descriptors that were never set.
+# Each number and enumerator of a call takes these values, with descriptors that were never set.
 NUMBERS = {"minus one": "-1", "zero": "0", "the largest": "2147483647"}
 
 
@@ -38,7 +38,7 @@ def library(built_library):
 
 
 def argument(parameter, opaque, number):
-    """The C text of an argument: good memory behind every pointer, what is asked for everywhere else."""
+    """Return an argument as C: ``opaque`` for objects, valid memory for other pointers, else ``number``."""
     base, ctype = parameter.base_type, parameter.ctype.replace("[]", "*").replace("const", "").strip()
     if base in OPAQUE and not ctype.endswith("*"):
         return f"({base})({opaque})"
@@ -52,7 +52,7 @@ def argument(parameter, opaque, number):
 
 
 def program(opaque, number, made=""):
-    """Calls every function that has a descriptor or a handle and reports answers that are no refusal."""
+    """Return a program that calls every function with a descriptor or a handle, and prints the statuses."""
     calls = []
     for function in functions().values():
         bases = [
@@ -91,7 +91,7 @@ def answers(library, folder, text):
 
 @pytest.mark.parametrize("stray", STRAY)
 def test_pointers_that_are_none_of_the_library_s(library, tmp_path, stray):
-    """Every function with a descriptor or a handle refuses them with a documented status, and none follows them."""
+    """Every function refuses a wrong descriptor or handle with a documented status, and does not follow the pointer."""
     found = answers(library, tmp_path, program(dict.fromkeys(OPAQUE, STRAY[stray]), "1"))
     internal = sorted(name for name, status in found.items() if status == 4)
     assert not internal
@@ -104,14 +104,14 @@ def test_pointers_that_are_none_of_the_library_s(library, tmp_path, stray):
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_numbers_out_of_range(library, tmp_path, number):
-    """Fresh descriptors of the right kinds give a documented status, whatever it is, and no crash."""
+    """Fresh descriptors of the right kinds cause a documented status and no crash."""
     creators = {name: f"cudnnCreate{name.removeprefix('cudnn').removesuffix('_t')}" for name in sorted(OPAQUE)}
     creators["cudnnHandle_t"] = "cudnnCreate"
     plain = {n: c for n, c in creators.items() if c in functions() and len(functions()[c].parameters) == 1}
     names = {name: f"fresh{index}" for index, name in enumerate(plain)}
     made = "\n".join(f"  {name} {names[name]}; if ({plain[name]}(&{names[name]})) return 2;" for name in plain)
     text = program(names, NUMBERS[number], made)
-    # What destroys them comes last.
+    # Calls that destroy the descriptors come last.
     lines = text.splitlines()
     destroying = [line for line in lines if "(" in line and 'report("cudnnDestroy' in line]
     rest = [line for line in lines if line not in destroying]
@@ -150,14 +150,14 @@ int main() {
 
 
 def test_callbacks_that_throw_or_call_back_in(library, tmp_path):
-    """An exception of C++ ends at the callback, with one line; calls from within are answered."""
+    """A C++ exception ends at the callback with one line, and calls from inside a callback are answered."""
     ran = run(compiled(library, tmp_path, CALLBACKS, "g++", "-w", "-x", "c++"))
     assert ran.returncode == 0 and ran.stdout == "", (ran.returncode, ran.stdout, ran.stderr)
     assert ran.stderr.count("log callback") >= 1, ran.stderr
 
 
 def test_enumerators_in_the_log(library, tmp_path):
-    """An int that is an enumerator is one; another is shown as it is."""
+    """The log shows an enumerator by its name, and any other int as it is."""
     text = """#include <cudnn.h>
 int main(void) {
   cudnnTensorDescriptor_t desc;
@@ -173,7 +173,7 @@ int main(void) {
 
 
 def test_the_message_fits_where_it_is_put(library, tmp_path):
-    """Sizes of 0, 1 and more; nothing is written behind them."""
+    """A message fits buffers of 0, 1 and more bytes. Nothing is written after them."""
     text = """#include <cudnn.h>
 #include <string.h>
 void cudnnGetLastErrorString(char *, size_t);

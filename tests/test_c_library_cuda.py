@@ -1,4 +1,4 @@
-"""The CUDA of machines without a GPU: every name of CUDA's headers links, and what is plain on memory of the host works."""
+"""CUDA on machines without a GPU: every name of CUDA's headers links, and plain calls work on host memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualdnn.api.abi.cuda_runtime import DRIVER, RUNTIMES, build_runtime
 if shutil.which("gcc") is None or shutil.which("nm") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-# Names of the runtime of CUDA 11.8 that its header declared and later headers lack.
+# The header of CUDA 11.8's runtime declares these names, and later headers lack them.
 OLD = """
 cudaBindSurfaceToArray cudaBindTexture cudaBindTexture2D cudaBindTextureToArray cudaBindTextureToMipmappedArray cudaUnbindTexture
 cudaGetSurfaceReference cudaGetTextureReference cudaGetTextureAlignmentOffset cudaMemcpyArrayToArray cudaMemcpyFromArray
@@ -73,7 +73,7 @@ def test_old_names_link(libraries, library):
 
 
 def runtime_of(includes):
-    """Return the newest runtime whose release is not behind that of the headers."""
+    """Return the newest runtime whose major release is not newer than that of the headers."""
     command = ["gcc", "-E", "-dM", "-x", "c", *includes, "-"]
     read = subprocess.run(command, input="#include <cuda_runtime_api.h>\n", capture_output=True, text=True, check=True)
     release = int(re.search(r"CUDART_VERSION (\d+)", read.stdout)[1])
@@ -81,7 +81,7 @@ def runtime_of(includes):
 
 
 def ran(libraries, includes, folder, text):
-    """Return what a program printed that uses CUDA's own headers and links the runtime of their release."""
+    """Run a program that uses CUDA's headers and links the runtime of their release. Return the process."""
     source, program = folder / "program.c", folder / "program"
     source.write_text(CHECKS + text)
     runtime = f"-l:{runtime_of(includes)}" if includes else "-lcudart"
@@ -94,7 +94,7 @@ def ran(libraries, includes, folder, text):
 
 
 def test_fresh_memory_reads_as_zero(libraries, includes, tmp_path):
-    """Memory of the process that is used again is clean, of every kind, small and large."""
+    """Memory that the process uses again reads as zero, for every kind of allocation, small and large."""
     text = """
     #include <cuda_runtime_api.h>
     #include <stdlib.h>
@@ -251,7 +251,7 @@ def test_driver(libraries, includes, tmp_path):
 
 
 def test_enumerators_that_no_header_has_are_refused(libraries, includes, tmp_path):
-    """Attributes, kinds, flags, advices and places beyond their enumerations, each in a call that is right but for it."""
+    """Calls refuse attributes, kinds, flags, advices and places beyond their enumerations, if all else is right."""
     text = """
     #include <cuda.h>
     #include <cuda_runtime_api.h>
@@ -297,7 +297,7 @@ def test_enumerators_that_no_header_has_are_refused(libraries, includes, tmp_pat
 
 
 def test_release_13_has_its_own_structure_of_properties(libraries, includes, tmp_path):
-    """The fields of CUDA's own header hold the attributes that they are named after."""
+    """The fields of CUDA's own header hold the attributes of the same names."""
     if runtime_of(includes) != "libcudart.so.13":
         pytest.skip("the headers are of an earlier release")
     text = """
@@ -320,7 +320,7 @@ def test_release_13_has_its_own_structure_of_properties(libraries, includes, tmp
 
 
 def test_properties_of_the_device(libraries, tmp_path):
-    """cudaDeviceProp of CUDA 11 and of 12: every byte of it is set, and none behind it; fields lie where both releases have them."""
+    """cudaDeviceProp of CUDA 11 and of 12 is filled to its last byte and no further. Fields have the offsets of both releases."""
     text = """
     int cudaGetDeviceProperties(void *, int), cudaGetDeviceProperties_v2(void *, int), cudaDeviceGetAttribute(int *, int, int);
     int main(void) {

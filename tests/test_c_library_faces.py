@@ -1,4 +1,4 @@
-"""The library as release 9 names and counts it: programs link libcudnn.so.9, and find its numbers and calls."""
+"""Programs of release 9 link libcudnn.so.9, and find its numbers and calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_names_and_the_version_node(libraries):
 
 
 def test_numbers_of_the_release(libraries, tmp_path):
-    """Statuses, versions, a later enumerator, a later call, one that is not there; each line of the program says what holds."""
+    """Statuses, versions, a later enumerator, a later call and a missing call are right. The program prints what fails."""
     source = tmp_path / "numbers.c"
     source.write_text("""
 #include <cudnn.h>
@@ -109,7 +109,7 @@ int main(void) {
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_programs_of_the_document(libraries, tmp_path, program):
-    """Every client that face 8 serves compiles with the header of face 9, and finds what it expects."""
+    """Every program of release 8 compiles with the header of release 9, and finds what it expects."""
     ran = run(libraries, compiled(libraries, program, tmp_path / program.stem), DUALDNN_AS="8.0.3")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

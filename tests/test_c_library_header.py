@@ -1,4 +1,4 @@
-"""cudnn.h against NVIDIA's own of release 8.9.7: every prototype is declared again behind it, every value and layout compared."""
+"""cudnn.h agrees with NVIDIA's public headers of release 8.9.7 in every prototype, value and layout."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dualdnn.conformance.subjects import find_vendor_library
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-LATER = {"cudnnBackendInitialize"}  # three parameters in the document, one since
-RAISED = {"CUDNN_RNN_ALGO_COUNT"}  # a count that later releases raised
-# structure -> members, whose places and sizes are compared
+LATER = {"cudnnBackendInitialize"}  # The document has three parameters, later releases have one.
+RAISED = {"CUDNN_RNN_ALGO_COUNT"}  # Later releases raised this count.
+# structure -> members whose offsets and sizes are compared
 LAYOUTS = {
     **dict.fromkeys(header.PERFORMANCES, "algo status time memory determinism mathType reserved"),
     "cudnnAlgorithm_t": "algo",
@@ -57,7 +57,7 @@ def test_prototypes(includes, tmp_path):
 
 
 def test_every_function_of_the_public_headers_is_declared(includes):
-    """A program that compiles with the public headers finds every function in ours, and our library exports what ours declare."""
+    """Our headers declare every function of the public headers, and our library exports every function that they declare."""
     folder = Path(includes[0].removeprefix("-I"))
     public = set(re.findall(r"\b(cudnn[A-Z]\w*)\(", "".join(path.read_text() for path in folder.glob("cudnn*.h"))))
     face = header.DOCUMENT
@@ -76,7 +76,7 @@ def test_limits(includes, tmp_path):
 
 
 def test_layouts(includes, tmp_path):
-    """Structures have the members of the public header's at the same places."""
+    """Structures have the members of the public headers' structures, at the same offsets."""
     (tmp_path / "ours").mkdir()
     for name, text in header.headers().items():
         (tmp_path / "ours" / name).write_text(text)
@@ -101,7 +101,7 @@ def test_layouts(includes, tmp_path):
 
 @pytest.mark.parametrize("standard", ["c89", "c17", "c++98", "c++20"])
 def test_headers_alone_twice_and_in_any_order(tmp_path, standard):
-    """Every header that cuDNN 8 installs compiles alone, before and after all others, without warnings or CUDA's headers."""
+    """Every header of cuDNN 8 compiles alone, before and after all others, without warnings and without CUDA's headers."""
     language = "c++" if "++" in standard else "c"
     for file, text in header.headers().items():
         (tmp_path / file).write_text(text)

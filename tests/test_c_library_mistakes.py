@@ -1,4 +1,4 @@
-"""The suite notices mistakes in the C library's own border: each is injected, and some cases of the suite are run over the library."""
+"""The suite notices each mistake that is injected into the C library's own border. Some of its cases run for each mistake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if shutil.which("gcc") is None:
 
 CASES = Path(__file__).parent.parent / "conformance" / "cases"
 CORPUS = CASES.parent / "corpus"
-# Mistake -> a file of cases, with its table of refusals and pinned operations, and an expression that chooses some of them
+# mistake -> a file of cases (with its table of refusals and its pinned operations), and an expression that selects cases
 NOTICED_BY = {
     "time and memory of a row swapped": ("convolution/convolution_algorithms.py", ""),
     "determinism and mathType swapped": ("convolution/convolution_algorithms.py", ""),
@@ -44,7 +44,7 @@ def library(built_library):
 
 
 def status(library, mistake, file, expression):
-    """How pytest ends that runs these cases until one fails; a step beyond the caller's memory ends the process."""
+    """Return pytest's exit status, after the first failure. Writing beyond the caller's memory ends the process."""
     command = [sys.executable, str(Path(__file__).parent / "injected_mistakes.py"), mistake]
     command += ["-p", "dualdnn.conformance.plugin", "-q", "-x", "-p", "no:cacheprovider", "-W", "ignore"]
     name = Path(file).stem
@@ -58,7 +58,7 @@ def test_every_mistake_has_cases():
 
 
 def test_without_a_mistake_cases_pass(library):
-    """A tenth of all: test_c_library_processes.py."""
+    """The cases pass without a mistake. test_c_library_processes.py runs a tenth of the suite."""
     assert status(library, "none", "tensor_descriptors.py", "") == pytest.ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""DUALDNN_BACKEND=observe:PATH: an unmodified program whose library is judged while it runs, here a copy of ours with injected mistakes."""
+"""DUALDNN_BACKEND=observe:PATH judges the library of an unmodified program while it runs, here a copy of ours with injected mistakes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-# function -> what goes wrong behind its call; a0, a1 ... are the arguments, result the status
+# function -> C code that runs after its call; a0, a1 ... are the arguments, and result is the status
 MISTAKES = {
     "cudnnSoftmaxForward": "if (!result) ((float *)a8)[2] *= 1.001f;",
-    "cudnnPoolingForward": "if (!result) ((float *)a7)[-1] = 0;",  # beside the output: not seen
-    "cudnnActivationForward": "if (!result) ((float *)a4)[0] = 7;",  # the input
-    "cudnnSetTensorNdDescriptor": "if (a2 > 8) result = 0;",  # accepts too many dimensions
-    "cudnnGetPooling2dForwardOutputDim": "if (!result) ++*(int *)a4;",  # the height
-    "cudnnAddTensor": "if (!result) result = 9;",  # says that it is not supported
+    "cudnnPoolingForward": "if (!result) ((float *)a7)[-1] = 0;",  # This writes before the output, and is not seen.
+    "cudnnActivationForward": "if (!result) ((float *)a4)[0] = 7;",  # This changes the input.
+    "cudnnSetTensorNdDescriptor": "if (a2 > 8) result = 0;",  # This accepts too many dimensions.
+    "cudnnGetPooling2dForwardOutputDim": "if (!result) ++*(int *)a4;",  # This changes the height.
+    "cudnnAddTensor": "if (!result) result = 9;",  # This answers NOT_SUPPORTED.
 }
 
 CLIENT = """
@@ -80,7 +80,7 @@ int main(void) {
 
 
 def broken_copy(library, folder, mistakes):
-    """A library with every function of the document, each of which is that of a copy of ours, but for the mistakes."""
+    """Build a library that passes every function of the document on to a copy of ours, apart from the mistakes."""
     copy = folder / "copy" / NAME
     copy.parent.mkdir()
     shutil.copy(library, copy)
@@ -110,7 +110,7 @@ def library(built_library):
 
 
 def test_a_library_that_is_right(library, tmp_path):
-    """Nothing is found, and the recording of the program's calls agrees with the reference."""
+    """A right library has no findings, and the recording of its calls agrees with the reference."""
     plain = broken_copy(library, tmp_path, {})
     recording = tmp_path / "calls.npz"
     program = compiled(library, tmp_path, CLIENT)
@@ -128,7 +128,7 @@ def test_a_library_that_is_right(library, tmp_path):
 
 
 def test_a_library_that_is_wrong(library, tmp_path):
-    """Each mistake is found, by the call that made it; the program goes on with what the library answered."""
+    """Each mistake is found at the call that made it, and the program goes on with the library's answers."""
     broken = broken_copy(library, tmp_path, MISTAKES)
     ran = run(compiled(library, tmp_path, CLIENT), DUALDNN_BACKEND=f"observe:{broken}")
     assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
@@ -171,7 +171,7 @@ int main(void) {
 
 
 def test_random_numbers_are_the_library_s_own(library, tmp_path):
-    """A forward call of dropout may draw anything; its gradient is held to the mask that is in the reserve space."""
+    """A forward call of dropout may draw any mask. The gradient must use the mask in the reserve space."""
     other = {
         "cudnnDropoutForward": "if (!result) ((float *)a5)[0] = 9;",
         "cudnnDropoutBackward": "((float *)a5)[7] += 1;",
@@ -218,7 +218,7 @@ int main(void) {
 
 
 def test_memory_of_a_device(library, tmp_path):
-    """The driver says where allocations end: lists of labels are as long as their lengths say, and what is read is the device's."""
+    """The driver tells where allocations end. Lists of labels have the lengths that arguments give, and device memory is read."""
     broken = broken_copy(library, tmp_path, {"cudnnCTCLoss_v8": "if (!result) ((float *)a8)[1] += 0.001f;"})
     source, program = tmp_path / "program.c", tmp_path / "program"
     source.write_text(ON_THE_DEVICE)
@@ -269,7 +269,7 @@ int main(void) {
   return 0;
 }
 """
-# One tile of one image: 8 of 16 channels, 16 x 16 positions, of 131072 elements 2048.
+# This tile of one image is wrong: 8 of 16 channels, 16 x 16 positions, 2048 of 131072 elements.
 TILE = (
     "if (!result) for (int k = 0; k < 8; k++) for (int h = 0; h < 16; h++) for (int w = 0; w < 16; w++)"
     " ((float *)a12)[(3 * 16 + k) * 1024 + (h + 16) * 32 + w] *= 1.01f;"
@@ -277,7 +277,7 @@ TILE = (
 
 
 def test_samples_of_a_training_step(library, tmp_path):
-    """Every call is judged by a sample; a tile that is wrong is found."""
+    """A sample of every call is judged, and a wrong tile is found."""
     program = compiled(library, tmp_path, TRAINING_STEP)
     plain = broken_copy(library, tmp_path, {})
     ran = run(
@@ -338,7 +338,7 @@ int main(void) {
 
 
 def test_entries_of_a_recurrent_training_step(library, tmp_path):
-    """Some sequences of each chain are judged, forward and backward; of the eighth all, and the weight gradients behind it."""
+    """Some sequences of each chain are judged, forward and backward, and the eighth chain whole, with weight gradients."""
     program = compiled(library, tmp_path, RECURRENT_STEPS)
     plain = broken_copy(library, tmp_path, {})
     ran = run(program, DUALDNN_BACKEND=f"observe:{plain}")
@@ -359,8 +359,8 @@ def test_entries_of_a_recurrent_training_step(library, tmp_path):
     assert "wrong: cudnnRNNBackwardWeights_v8: 1 of" in ran.stderr, ran.stderr
 
 
-# Each step sets descriptors that it has just made, as PyTorch does. One descriptor keeps its address and gets other
-# dims every 100 steps. A second tanh of the same numbers would show.
+# Each step sets descriptors that it has just created, as PyTorch does. One descriptor keeps its address, and gets other
+# dims every 100 steps. A second tanh of the same numbers would be noticed.
 SHORT_STEPS = """
 #include <cudnn.h>
 #include <stdio.h>
@@ -391,7 +391,7 @@ CALLS = 4 + 3000 * 11 + 30
 
 
 def test_a_budget_passes_calls_on_without_python(library, tmp_path):
-    """Calls beyond the budget reach the library at once. Descriptors that were set meanwhile are asked of the library."""
+    """Calls beyond the budget reach the library at once, which is asked for the descriptors that were set meanwhile."""
     program = compiled(library, tmp_path, SHORT_STEPS)
     mistake = {"cudnnActivationForward": "if (!result) ((float *)a7)[29] -= 1;"}
     for name, mistakes in (("right", {}), ("wrong", mistake)):

@@ -1,4 +1,4 @@
-"""The C library in the life of a process: threads, fork, dlclose, calls after exit, NULL for every output; a tenth of the suite."""
+"""The C library works throughout a process's life: with threads, fork, dlclose, calls after exit, and NULL for every output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-# A softmax whose results are checked: 0 where they are right.
+# compute() checks a softmax, and returns 0 if it is right.
 COMPUTE = """
 #include <cudnn.h>
 #include <math.h>
@@ -46,7 +46,7 @@ def library(built_library):
 
 
 def test_threads(library, tmp_path):
-    """Four at once, of which the first call of any starts Python; a refused call's message is its thread's own."""
+    """Four threads call at once, and the first call starts Python. A refused call's message belongs to its thread."""
     text = COMPUTE + """
     #include <pthread.h>
     #include <string.h>
@@ -78,7 +78,7 @@ def test_threads(library, tmp_path):
 
 @pytest.mark.parametrize("before", [0, 1], ids=["before_the_first_call", "after_it"])
 def test_fork(library, tmp_path, before):
-    """Parent and child go on, whoever calls first."""
+    """Parent and child both go on, whichever calls first."""
     text = (
         COMPUTE
         + f"""
@@ -99,7 +99,7 @@ def test_fork(library, tmp_path, before):
 
 
 def test_dlclose(library, tmp_path):
-    """A library that was closed, and opened again, is the same one; descriptors live on."""
+    """A library that was closed and opened again is the same one, and its descriptors stay valid."""
     text = """
     #include <cudnn.h>
     #include <dlfcn.h>
@@ -125,7 +125,7 @@ def test_dlclose(library, tmp_path):
 
 
 def test_packages_of_the_python_below_an_environment_are_not_imported(library, tmp_path):
-    """An environment's NumPy may be another one; files of the other installation would also run at each start."""
+    """An environment may have another NumPy. Files of the other installation would also run at each start."""
     text = """
     #include <cudnn.h>
     #include <dlfcn.h>
@@ -154,7 +154,7 @@ def test_calls_at_exit(library, tmp_path):
 
 
 def test_calls_after_the_interpreter_has_ended(library, tmp_path):
-    """In a process that is Python: in destructors of C++ destructions succeed, others are NOT_INITIALIZED, and nothing crashes."""
+    """In C++ destructors after Python's end, destructions succeed, other calls are NOT_INITIALIZED, and nothing crashes."""
     text = """
     #include <cudnn.h>
     #include <stdio.h>
@@ -174,7 +174,7 @@ def test_calls_after_the_interpreter_has_ended(library, tmp_path):
 
 
 def test_calls_from_python_s_atexit(library):
-    """What a Python program registered before it loaded the library runs behind the library's own hooks, and is answered."""
+    """An atexit function that was registered before loading the library runs after its hooks, and is answered."""
     script = f"""
 import atexit, ctypes
 def end():
@@ -188,7 +188,7 @@ assert library.cudnnCreate(ctypes.byref(handle)) == 0
 
 
 def test_destructions_while_python_ends(library):
-    """Objects that die after atexit, as those of CuPy's modules do: every destroy function succeeds, and so do CUDA's."""
+    """Some objects die after atexit, as in CuPy's modules. Every destroy function still succeeds, CUDA's too."""
     names = [name for name, function in functions().items() if destroys(function)]
     script = f"""
 import ctypes, os
@@ -212,7 +212,7 @@ kept += [Object(cuda, "cudaEventCreate", "cudaEventDestroy"), Object(cuda, "cuda
 
 
 def test_the_first_call_while_python_ends(library):
-    """A client that loads the library, and calls it in a destructor only, is answered as after the end."""
+    """A client that first calls the library in a destructor is answered as after Python's end."""
     script = f"""
 import ctypes, os, sys
 cudnn = ctypes.CDLL({str(library)!r})
@@ -235,7 +235,7 @@ def test_null_for_every_output(library, tmp_path):
             continue
         for parameter in function.parameters:
             if parameter.is_returned and not parameter.nullable:
-                # Everything is zero; what the output's check must come before is refused with the same status.
+                # All arguments are zero, so that a check before the output's refuses with the same status.
                 given = ", ".join("0" for _ in function.parameters)
                 calls.append(
                     f'  if ({function.name}({given}) != CUDNN_STATUS_BAD_PARAM) puts("{function.name} {parameter.name}");'
@@ -253,7 +253,7 @@ def test_null_for_every_output(library, tmp_path):
 
 @pytest.mark.long
 def test_a_tenth_of_the_suite(library, tmp_path):
-    """`make abi-conformance` runs all of it."""
+    """A tenth of the suite passes here, and `make abi-conformance` runs all of it."""
     command = [sys.executable, "-m", "dualdnn.conformance", "conformance", "--subject", f"library:{library}"]
     command += ["--every", "10", "--jobs", "1", "--out", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=600)

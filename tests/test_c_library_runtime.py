@@ -1,4 +1,4 @@
-"""The CUDA runtime and driver of machines without a GPU: programs that allocate with cudaMalloc compute with the C library."""
+"""Without a GPU, programs that allocate with cudaMalloc compute with the C library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-# What a program declares that has CUDA's own header.
+# These are the declarations of CUDA's own header.
 RUNTIME = """
 #include <stdio.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ def libraries(built_library):
 
 
 def ran(libraries, folder, text, *linked):
-    """What a program printed that links these libraries, without a path to them of its own."""
+    """Return what a program printed that links these libraries and has no path to them built in."""
     source, program = folder / "program.c", folder / "program"
     source.write_text(RUNTIME + text)
     command = [
@@ -106,7 +106,7 @@ def test_memory_streams_and_events(libraries, tmp_path, runtime, version):
 
 
 def test_a_program_computes(libraries, tmp_path):
-    """Sizes of allocations are known to the library: memory that is too small, freed or none of the device's is refused."""
+    """The library knows the sizes of allocations, and refuses memory that is too small, freed or not the device's."""
     text = """
     #include <cudnn.h>
     int main(void) {
@@ -132,7 +132,7 @@ def test_a_program_computes(libraries, tmp_path):
 
 
 def test_weights_of_attention_on_the_host(libraries, tmp_path):
-    """7.2.16: a copy of the weights on the host is asked for parts of it, too; a dropout of 0, and none, are the same (D361)."""
+    """Parts of a host copy of the weights can be asked for, too (7.2.16). A dropout of 0 equals no dropout (D361)."""
     text = """
     #include <cudnn.h>
     #include <stdlib.h>
@@ -164,7 +164,7 @@ def test_weights_of_attention_on_the_host(libraries, tmp_path):
 
 @pytest.mark.long
 def test_the_suite_on_this_driver(libraries, tmp_path):
-    """The suite allocates by the driver, and the library asks it for sizes."""
+    """The suite allocates through the driver, which tells the library the sizes."""
     command = [
         sys.executable,
         "-m",
@@ -201,12 +201,12 @@ VERSION_PROGRAM = "#include <cudnn.h>\nint main(void) { return cudnnGetVersion()
 
 
 def flags_by_names(libraries, folder):
-    """Link as a Makefile says."""
+    """Return the flags that a Makefile uses."""
     return [f"-I{libraries / 'include'}", f"-L{libraries}", "-lcudnn", "-lcudart", "-lcuda", "-lcudnn_ops_infer"]
 
 
 def flags_below_a_prefix(libraries, folder):
-    """Link as where the library was installed."""
+    """Return the flags for the prefix where the library was installed."""
     return [f"-I{libraries / 'include'}", f"-L{libraries / 'lib64'}", f"-L{libraries / 'lib'}", "-lcudnn", "-lcudart"]
 
 
@@ -228,7 +228,7 @@ def test_link_names(libraries, tmp_path, flags):
 
 
 def test_cmake(libraries, tmp_path):
-    """Do what FindCUDNN modules do with the folder as CUDNN_ROOT: headers, versions by regular expressions, libraries."""
+    """FindCUDNN modules find headers, versions and libraries with the folder as CUDNN_ROOT."""
     if shutil.which("cmake") is None or shutil.which("make") is None:
         pytest.skip("no cmake or make")
     (tmp_path / "program.c").write_text(VERSION_PROGRAM)
@@ -239,7 +239,7 @@ def test_cmake(libraries, tmp_path):
 
 
 def test_build_again(libraries):
-    """Nothing is compiled twice, and names stay where they were."""
+    """A second build compiles nothing, and leaves the names where they were."""
     before = (libraries / "libcudnn.so.8").stat().st_mtime_ns
     build(libraries)
     assert (libraries / "libcudnn.so.8").stat().st_mtime_ns == before

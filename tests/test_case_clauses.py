@@ -1,4 +1,4 @@
-"""The clauses that each case must show, as data: a case that is deleted, or shows less than it did, is noticed.
+"""The data lists the clauses that each case must show, so that a case which is deleted or shows less is noticed.
 
 python tests/test_case_clauses.py    # writes the data after a case was added or changed on purpose
 """
@@ -24,7 +24,7 @@ DATA = CASES / "clauses.json"
 
 
 def shown() -> dict[str, list[str]]:
-    """Return case -> the clauses that its mark names and the rows of its table cite, for every case of the suite."""
+    """Return case -> clauses that its marks name or its table's rows cite, for every case of the suite."""
     found = {}
     makers = {".toml": refusals.module_of, ".jsonl": corpus.module_of, ".py": imported}
     for path in case_files():
@@ -46,13 +46,13 @@ def marks_of(case: Any) -> list[Any]:
 
 
 def imported(path: Path) -> ModuleType:
-    """The module of a file of cases."""
+    """Return the module of a file of cases."""
     name = ".".join(("dualdnn.conformance.cases", *path.relative_to(CASES).with_suffix("").parts))
     return importlib.import_module(name)
 
 
 def lost(due: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
-    """What cases must show and no longer do."""
+    """Return what cases must show and do not show."""
     return [
         f"{case}: {clause}" if clause else f"{case} is no more"
         for case, clauses in due.items()
@@ -67,7 +67,7 @@ def test_every_case_shows_what_it_must():
 
 
 def test_a_mark_names_ranges_of_clauses():
-    """Both ends belong to a range, and numbers keep their width."""
+    """A range includes both ends, and its numbers keep their width."""
     assert shows("a/c01", "b/c08-c11 c3", "c_t/c009-c010").args == (
         "a/c01", "b/c08", "b/c09", "b/c10", "b/c11", "b/c3", "c_t/c009", "c_t/c010",
     )  # fmt: skip
@@ -81,8 +81,8 @@ def test_a_deleted_case_and_a_deleted_clause_are_told():
 
 
 def idle(source: str) -> list[str]:
-    """The cases of a source that use nothing that they are given and assert nothing that has a name: under faults (conformance/prove.py) they
-    would pass, as there is nothing to change."""
+    """Return the cases of a source that use no argument and assert nothing that has a name. Under faults (conformance/prove.py)
+    they would pass, as there is nothing to change."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):

@@ -1,4 +1,4 @@
-"""``--scheduler``: the suite on the workers of a Dask cluster. The first test takes 30 s, the others none."""
+"""``--scheduler`` runs the suite on the workers of a Dask cluster. The first test takes 30 s."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def told(found: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
 
 
 def killed_at_work(nannies: list[Any], watch: Any, run: subprocess.Popen[str]) -> bool:
-    """Kill a worker that has a case, and return whether one was found. It is stopped first, so that its case does not end meanwhile."""
+    """Kill a worker that has a case, and return whether one was found. SIGSTOP comes first, so that its case does not end meanwhile."""
     while run.poll() is None:
         for nanny in nannies:
             os.kill(nanny.pid, signal.SIGSTOP)
-            time.sleep(0.3)  # What it has sent arrives.
+            time.sleep(0.3)  # Wait for messages that it has sent.
             if any("outcome" in str(key) for key in watch.processing().get(nanny.worker_address, ())):
                 os.kill(nanny.pid, signal.SIGKILL)
                 return True
@@ -69,7 +69,7 @@ def test_a_cluster_finds_what_one_machine_finds_and_blames_a_case_for_the_worker
 
 @pytest.fixture
 def made(monkeypatch):
-    """Return a cluster of pretended workers, and the reports that pytest got."""
+    """Return a cluster of pretended workers, and the list of reports that pytest gets."""
     reports: list[Any] = []
     hook = SimpleNamespace(
         pytest_runtest_logreport=lambda report: reports.append(report),

@@ -1,4 +1,4 @@
-"""The command: its exit statuses, its report, its errors."""
+"""The command returns its exit statuses, writes its report, and explains its errors."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_failure_is_exit_status_1_with_a_line_that_reruns_it(tmp_path, monkeyp
     function, roundings = activation.FORWARD[mode]
     monkeypatch.setitem(activation.FORWARD, mode, (lambda x, a: function(x, a) * 1.001, roundings))
     out = tmp_path / "report"
-    # The judge is wrong now: the accelerated backend seems to be.
+    # The judge is wrong here, so that the accelerated backend seems to be.
     arguments = [
         "conformance",
         "--subject",
@@ -99,7 +99,7 @@ def test_a_failure_is_exit_status_1_with_a_line_that_reruns_it(tmp_path, monkeyp
     ]
     assert failed and failed[0]["error_ratio"] > 1
     line = failed[0]["reproduction"]
-    # Shown when it happens, not only in the summary at the end.
+    # The failure is shown when it happens, not only in the summary at the end.
     assert f"failed: {line}" in capfd.readouterr().out.partition(" passed")[0]
     assert line.startswith(
         'dualdnn conformance --subject accelerated:emulated --case "activation/test_forward_in_place'
@@ -209,7 +209,7 @@ ONE = ["conformance", "--subject", "reference", "--jobs", "1"]
 
 @pytest.fixture(scope="module")
 def one_case(tmp_path_factory):
-    """The folder of a report of one case, and that case."""
+    """Return the folder of a report of one case, and the id of the case."""
     out = tmp_path_factory.mktemp("one") / "report"
     case = "activation/test_forward_in_place"
     assert main([*ONE, "-k", "test_forward_in_place and activation", "--out", str(out)]) == 0
@@ -298,7 +298,7 @@ def test_an_interrupted_run_keeps_what_it_found(one_case, tmp_path, monkeypatch,
 
 
 def test_expected_failures_that_cannot_be_written(one_case, tmp_path, monkeypatch, capfd):
-    """A place that takes no file is an error before anything runs; one that is full at the end loses nothing else."""
+    """A place that takes no file is an error before anything runs. A full disk at the end loses nothing else."""
     _, case = one_case
     run = [*ONE, "--case", case, "--out", str(tmp_path / "out")]
     (tmp_path / "file").touch()
@@ -321,7 +321,7 @@ def test_expected_failures_that_cannot_be_written(one_case, tmp_path, monkeypatc
 
 
 def test_permissions_of_files(tmp_path, monkeypatch):
-    """A new file gets those that the system gives, with the mask never set, which other threads would see; others keep theirs."""
+    """A new file gets the default permissions without setting the umask, which other threads share. Others keep theirs."""
     before = os.umask(0o027)
     try:
         monkeypatch.setattr(files.os, "umask", None)
@@ -348,7 +348,7 @@ def test_an_interrupted_command_is_one_line(monkeypatch, capsys):
 
 
 def test_expected_failures(one_case, tmp_path, monkeypatch, capfd):
-    """New failures and unexpected passes fail the run, expected failures do not."""
+    """New failures and unexpected passes fail the run. Expected failures do not."""
     _, case = one_case
     right, listed = fixtures.attempt_chain, tmp_path / "expected.txt"
     run = [*ONE, "--case", case, "--out", str(tmp_path / "out")]
@@ -368,7 +368,7 @@ def test_expected_failures(one_case, tmp_path, monkeypatch, capfd):
 
 
 def wrong(right):
-    """Trials whose verdict is that an element is wrong."""
+    """Return trials with the verdict that an element is wrong."""
 
     def attempt(*arguments):
         result = right(*arguments)

@@ -1,5 +1,5 @@
-"""What the contract between calls and backends carries, on operations made for it: optional operands, operands that are read and
-written, factors per output, memory that a later call reads, descriptors in arrays."""
+"""Toy operations show the contract between calls and backends: optional operands, operands that are read and written,
+factors per output, memory that a later call reads, descriptors in arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDING = 4
 
 @record
 class ToyForward(Operation):
-    """y = alpha * |x| * scale + beta * y; running += factor * mean of x; keeps the signs of x, as bytes."""
+    """Compute y = alpha * |x| * scale + beta * y; running += factor * mean of x; keep the signs of x as bytes."""
 
     alpha: float
     beta: float
@@ -42,7 +42,7 @@ class ToyForward(Operation):
 
 @record
 class ToyBackward(Operation):
-    """dx = alphaData * dy * sign + betaData * dx; dscale = alphaParam * sum of dy + betaParam * dscale."""
+    """Compute dx = alphaData * dy * sign + betaData * dx; dscale = alphaParam * sum of dy + betaParam * dscale."""
 
     alphaData: float
     betaData: float
@@ -91,7 +91,7 @@ def backward() -> ToyBackward:
 
 
 class HostMemory:
-    """A buffer of the stand-in handle."""
+    """Stand in for a buffer of the handle."""
 
     def __init__(self, bytes_: Any) -> None:
         self.bytes = bytes_.copy()
@@ -103,11 +103,11 @@ class HostMemory:
         return self.bytes.copy()
 
     def free(self) -> None:
-        """Nothing to give back."""
+        """Free nothing."""
 
 
 class Backend:
-    """Computes as the reference does, but keeps its reserve space in another form: every byte inverted; ``fault`` spoils calls."""
+    """Compute as the reference does, but invert every byte of the reserve space. ``fault`` spoils calls."""
 
     def __init__(self, fault: Any = None) -> None:
         self.handle, self.fault = self, fault

@@ -8,7 +8,7 @@ from dualdnn.api.status import CudnnError
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Return a caller of every query and search of one problem, and the list of backend questions that it grows."""
+    """Return a function that makes every query and search of one problem, and the list of questions to the backend."""
     owner = cudnn.cudnnCreate(backend="reference")
     questions = []
     for name in ("workspace_bytes", "preferred_algorithms"):
@@ -48,7 +48,7 @@ def test_the_backend_is_asked_once_for_a_problem(asked):
     assert ask(6) == first
     assert not questions
     assert [found.returnedAlgoCount for found in ask(6, rows=2)[:3]] == [2, 2, 2]
-    assert questions  # Another call asked them.
+    assert questions  # Another call asks the backend.
 
 
 def test_what_is_remembered_is_bounded(asked, monkeypatch):

@@ -1,4 +1,4 @@
-"""Pinned operations: lines of one id are one case, and the reducer keeps what only one of them shows."""
+"""Pinned operations: lines with one id are one case, and the reducer keeps an operation that alone shows something."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_line_runs_once_with_each_of_its_offsets_planned_for_its_device(file):
 
 
 def test_inputs_may_change_at_some_positions():
-    """Positions count elements in row-major order; what they are multiplied by is rounded once."""
+    """Positions count elements in row-major order. A multiplied value is rounded once."""
     spec = TensorSpec.packed(FLOAT, (1, 2, 1, 4))
     plain, changed = (
         values(spec, kind, np.random.default_rng(3)).ravel() for kind in ("wide", "wide, 3=nan, 1::5=-inf, ::4*300")

@@ -1,4 +1,4 @@
-"""Completeness: what the suite counts as shown, and the reasons for what it cannot show."""
+"""The suite counts what it has shown, and gives reasons for what it cannot show."""
 
 from __future__ import annotations
 

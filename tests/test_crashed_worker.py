@@ -1,4 +1,4 @@
-"""A worker that dies: its case is listed once, as failed."""
+"""The case of a worker that dies is listed once, as failed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def report(when: str, *results: dict[str, Any]) -> pytest.TestReport:
 
 @pytest.fixture
 def session(monkeypatch):
-    """Returns a collector of a run without expected failures, and the lines that it shows."""
+    """Return a collector of a run without expected failures, and the lines that it shows."""
     monkeypatch.setitem(OPENED, "reference", SimpleNamespace(name="reference"))
     shown: list[str] = []
     terminal = SimpleNamespace(ensure_newline=lambda: None, write_line=shown.append)
@@ -46,7 +46,7 @@ def session(monkeypatch):
 
 @pytest.mark.parametrize("collecting, name", [(refusals, "pooling.toml"), (corpus, "pooling.jsonl")])
 def test_a_case_of_a_table_that_ended_a_worker_is_listed_by_its_id(request, monkeypatch, collecting, name):
-    """xdist tells the id of pytest alone, so this names the file, whatever pytest's root is."""
+    """xdist tells only pytest's id, so that this id must name the file, whatever pytest's root is."""
     monkeypatch.setitem(OPENED, "reference", SimpleNamespace(name="reference"))
     module = collecting.pytest_collect_file(collecting.FOLDER / name, request.session)
     assert module.nodeid == f"{collecting.FOLDER.name}/{name}"
@@ -66,14 +66,14 @@ def test_the_case_that_ended_a_worker_is_listed_once_as_failed(session, passed_b
         (other["id"], "passed"),
         (PASSED["id"], "failed"),
     ]
-    command, message = shown  # at once, and of the case that failed only
+    command, message = shown  # Only the failed case is shown, at once.
     assert command.startswith("failed: dualdnn conformance") and PASSED["id"] in command and "process down" in message
 
 
 @pytest.mark.parametrize("when", ["teardown", "???"])
 @pytest.mark.parametrize("known", ["", "some difference"])
 def test_a_case_that_fails_twice_has_both_failures_in_one_entry(session, when, known):
-    """The failure of the call stays beside the one after it; together they are known only where both are."""
+    """Failures of the call and after it stay in one entry. The entry is known only if both are known."""
     collector, _ = session
     collector.pytest_runtest_logreport(
         report("call", {**PASSED, "outcome": "failed", "message": "wrong", "known": known})
@@ -90,7 +90,7 @@ def test_a_case_that_fails_twice_has_both_failures_in_one_entry(session, when, k
 
 @pytest.mark.parametrize("said", ["pooling.py::test_formu", "poo", ""])
 def test_a_case_whose_name_was_cut_is_a_finding_of_the_library(monkeypatch, said):
-    """A library that writes into its process's memory changes what the process says."""
+    """A library that writes into its process's memory may damage the name that the process reports."""
     monkeypatch.setitem(OPENED, "library:/l.so", SimpleNamespace(name="library-8003"))
     died = pytest.TestReport(said, ("", 0, ""), {}, "failed", None, "???")
     found = crashed(died, ["reference", "library:/l.so"], Ended("ended the process by signal 6 (SIGABRT)"))
@@ -98,7 +98,7 @@ def test_a_case_whose_name_was_cut_is_a_finding_of_the_library(monkeypatch, said
 
 
 def test_the_long_path_of_a_library_is_in_the_names_of_its_cases():
-    """pytest leaves long values out of names that it makes itself, and no case would be found, nor the library of one that crashed."""
+    """pytest leaves long values out of names that it makes. Then no case would be found, nor the library of a crashed one."""
     path, given = f"library:/{'long/' * 40}l.so", {}
     definition = SimpleNamespace(iter_markers=lambda _: iter(()))
     config = SimpleNamespace(getoption=lambda _: [path])

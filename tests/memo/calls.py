@@ -1,4 +1,4 @@
-"""In front of the programs of these tests: the library as C sees it, with its messages and the counts of its memo."""
+"""Load the library as C sees it, with its messages and memo counts. This text precedes each program of these tests."""
 
 import ctypes
 import sys
@@ -16,7 +16,7 @@ def ints(*values):
 
 
 def tensor(*dims, data_type=0):
-    """A packed tensor descriptor."""
+    """Return a packed tensor descriptor."""
     found = made("TensorDescriptor")
     assert C.cudnnSetTensor4dDescriptor(found, 0, data_type, *dims) == 0, said()
     return found
@@ -29,7 +29,7 @@ def device():
 
 
 def placed(values):
-    """An array on the emulated device."""
+    """Copy an array to the emulated device, and return its memory."""
     memory = device().allocate(values.nbytes)
     device().upload(memory.address, values)
     return memory

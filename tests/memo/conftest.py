@@ -1,4 +1,4 @@
-"""The C library, built once for the tests of its memo, and Python programs that call it as C would, in a process of their own."""
+"""Build the C library once for the tests of its memo. Run Python programs that call it as C would, each in its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELP = (Path(__file__).parent / "calls.py").read_text()
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Without a compiler there is no library."""
+    """Skip these tests without a compiler, because there is no library then."""
     if shutil.which("gcc") is None:
         for item in items:
             item.add_marker(pytest.mark.skip("no C compiler"))
@@ -28,7 +28,7 @@ def library(built_library: Any) -> Path:
 
 @pytest.fixture
 def ran(library: Path) -> Any:
-    """Runs a program behind calls.py; returns what it printed. It must end well."""
+    """Return a function that runs a program after calls.py and returns what it printed. Its exit status must be 0."""
 
     def run(program: str, *arguments: str, **variables: str) -> str:
         command = [sys.executable, "-c", HELP + program, str(library), *arguments]

@@ -1,5 +1,5 @@
-/* A libcuda.so.1 whose kernels are those of the emulated device, so that what C launches on a GPU runs without one. A kernel's handle is the
-   address of three words: the kernel, what launches it, the memory of all launches (runtime/emulated/scheduler.h, Launch). */
+/* This libcuda.so.1 has the kernels of the emulated device, so that C's launches on a GPU run without one. A kernel's handle is the
+   address of three words: the kernel, its launcher, the memory of all launches (runtime/emulated/scheduler.h, Launch). */
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -20,9 +20,9 @@ typedef struct { void *kernel; void (*launch)(Launch *); void *mappings; } Kerne
 enum { CONTEXT = 77, INVALID_VALUE = 1, INVALID_CONTEXT = 201, LAUNCH_FAILED = 719 };
 
 long driver_launches, driver_maps, driver_attributes;
-int driver_refuses;       /* what the next launches return */
-int driver_capturing;     /* whether every stream is */
-uint64_t driver_stream;   /* of the last launch */
+int driver_refuses;       /* status of the next launches; 0 runs them */
+int driver_capturing;     /* whether every stream is capturing */
+uint64_t driver_stream;   /* stream of the last launch */
 __thread void *driver_current;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -34,7 +34,7 @@ void *driver_context(void) { return driver_current; }
 int cuTensorMapReplaceAddress(void *map, void *address)
 {
     if ((uintptr_t)map % 64 || (uintptr_t)address % 16) return INVALID_VALUE;
-    memcpy(map, &address, 8); /* where the emulated device has it */
+    memcpy(map, &address, 8); /* The emulated device has the address there. */
     return driver_maps++, 0;
 }
 

@@ -1,4 +1,4 @@
-"""The memo answers what Python would answer, and nothing that Python has to see stays unseen."""
+"""The memo answers what Python would answer, and Python still sees every call that it has to see."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ print(json.dumps([answers, counts()]))
 
 
 def test_host_side_calls(ran):
-    """Three times the same calls: the answers are those of Python, the last ones come without it."""
+    """The same calls are made three times: the answers equal Python's, and the later ones do not ask Python."""
     by_memo, counted = json.loads(ran(HOST))
     by_python, without = json.loads(ran(HOST, DUALDNN_MEMO="0"))
     assert by_memo == by_python and by_memo[0] == by_memo[1] == by_memo[2]
@@ -76,7 +76,7 @@ print([C.cudnnGetTensorSizeInBytes(d, ref(size)) for _ in range(3)], said(), cou
 
 
 def test_a_function_that_is_not_pure_is_noticed(ran):
-    """An answer that depends on more than the arguments say: with DUALDNN_MEMO=check the call fails, and says why."""
+    """If an answer depends on more than the arguments, DUALDNN_MEMO=check makes the call fail and say why."""
     text = "cudnnGetTensorSizeInBytes: CUDNN_STATUS_INTERNAL_ERROR: the memo differs from Python: bytes of an output"
     assert ran(IMPURE, DUALDNN_MEMO="check") == f"[0, 4, 4] {text} 2\n"
     assert ran(IMPURE) == "[0, 0, 0]  0\n"
@@ -130,7 +130,7 @@ print(counts()["differ"])
 
 @pytest.mark.parametrize("mode", ["0", "1", "check"])
 def test_computing_calls(ran, mode):
-    """A hit computes the same, and refuses what the operands' memory, their overlap and dead objects demand."""
+    """A hit computes what Python computes, and refuses wrong memory, overlap and destroyed objects as Python does."""
     assert ran(COMPUTED, mode, DUALDNN_MEMO=mode, **EMULATED) == "0\n"
 
 
@@ -167,7 +167,7 @@ print([b - a for a, b in zip(found, found[1:])], counts()["differ"])
 
 
 def test_scalars_that_change(ran):
-    """Numbers other than 0 and 1 are taken from the call: Python plans once for all of them, and for each special one."""
+    """C reads scalars at each call. Python plans 0 and 1 separately, and all other numbers once."""
     assert ran(SCALARS, **EMULATED) == "[1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 1, 1, 1, 1] 0\n"
     assert ran(SCALARS, DUALDNN_MEMO="check", **EMULATED).endswith(" 0\n")
 
@@ -197,7 +197,7 @@ print([*found, is_answered()], len(lines))
 
 
 def test_who_watches_sees_every_call(ran):
-    """The log, notes of launches and forced solvers: Python serves each call meanwhile."""
+    """While a log, notes of launches or a forced solver need every call, Python serves each one."""
     assert ran(WATCHED) == "[True, False, False, True, False, True] 2\n"
     assert ran(WATCHED, DUALDNN_SHOW_ERRORS="1").startswith("[False, False, False, False, False, False]")
 

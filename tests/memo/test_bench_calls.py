@@ -1,4 +1,4 @@
-"""``dualdnn bench --calls``: counts, not seconds."""
+"""``dualdnn bench --calls`` is tested by counts, not by seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualdnn.conformance.bench.calls import compiled, words_of
 
 @pytest.mark.long
 def test_repeated_calls_do_not_ask_python(tmp_path: Path) -> None:
-    """The calls of one sample are measured: all that the memo answers, hundreds of times; at most a second key of each is new."""
+    """The calls of one sample are measured hundreds of times. The memo answers all but at most two calls of each function."""
     command = [sys.executable, "-m", "dualdnn", "bench", "--calls", "--device", "emulated", "-k", "AddTensor"]
     ran = subprocess.run(
         [*command, "--out", str(tmp_path)],
@@ -33,7 +33,7 @@ def test_repeated_calls_do_not_ask_python(tmp_path: Path) -> None:
 
 
 def test_arguments_of_any_kind_arrive(tmp_path: Path) -> None:
-    """Integers beyond the registers, negative ones, numbers by value and memory by address."""
+    """Integers beyond the registers, negative integers, numbers by value and memory by address all arrive."""
     source = tmp_path / "seen.c"
     source.write_text("""
         int seen(int a, long b, double c, const int *d, unsigned long e, long f, long g, long h, double i, long j) {
@@ -57,6 +57,6 @@ def test_arguments_of_any_kind_arrive(tmp_path: Path) -> None:
 
 
 def test_what_is_no_address_is_refused() -> None:
-    """Arguments of a kind that C does not have."""
+    """An argument of a kind that C does not have raises TypeError."""
     with pytest.raises(TypeError):
         words_of([object()])

@@ -1,4 +1,4 @@
-"""Calls of C on a stream that somebody captures in a graph: the first of its kind, and one that was seen."""
+"""C calls on a stream that is being captured into a graph: the first of its kind, and a repeated one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(*calls(), fake.fake_ended(), fake.fake_mode())
 
 
 def test_the_first_call_on_a_capturing_stream_does_nothing_that_ends_the_capture(ran: Any, tmp_path: Path) -> None:
-    """Python plans, loads modules and allocates scratch memory meanwhile; C answers what needs none the second time."""
+    """Python plans, loads modules and allocates in the first call. C repeats the calls that need no scratch memory."""
     command = [host_compiler(), "-shared", "-fPIC", "-O1", DRIVER, "-o", tmp_path / "libcuda.so.1", "-lpthread"]
     subprocess.run(command, check=True)
     printed = ran(CAPTURED, DUALDNN_BACKEND="accelerated", LD_LIBRARY_PATH=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Executions of graphs: C repeats a plan on the memory of any variant pack with the same unique ids."""
+"""C repeats an execution plan of a graph on any variant pack with the same unique ids."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ print(json.dumps(shown))
 
 
 def test_an_execution_enters_python_once_for_each_plan(ran: Any) -> None:
-    """New variant packs on other memory are answered by C."""
+    """C answers executions with new variant packs on other memory."""
     shown, differ = json.loads(ran(GRAPH + REPEATED, **EMULATED))
     assert [asked for _, asked in shown] == [1, 0, 0, 1, 0, 0, 0, 0, 0] and not differ
     assert all(status == 0 for status, _ in shown)
@@ -104,7 +104,7 @@ def statuses(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_nothing_is_lost_where_c_executes(ran: Any) -> None:
-    """Statuses are Python's: handles, kinds, ids, alignment, sizes, overlap, and objects that begin anew or end."""
+    """C returns Python's statuses for handles, kinds, ids, alignment, sizes, overlap and ended or renewed objects."""
     by_python, by_memo, compared = (
         json.loads(ran(GRAPH + REFUSED, **EMULATED, DUALDNN_MEMO=mode)) for mode in ("0", "1", "check")
     )

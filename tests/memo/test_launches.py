@@ -1,4 +1,4 @@
-"""Launches of C on a GPU, by a driver that runs the kernels of the emulated device."""
+"""C launches kernels on a GPU, for which a driver with the kernels of the emulated device stands."""
 
 from __future__ import annotations
 
@@ -161,17 +161,17 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_convolutions(ran, driver):
-    """Float and half: the launches of C compute what those of Python have, no call enters Python, tensor maps get the new addresses."""
+    """For float and half, C's launches compute what Python's do, and no call enters Python. Tensor maps get the new addresses."""
     assert ran(AS_A_GPU + CONVOLUTION, **driver) == "same\n"
 
 
 def test_several_launches_of_one_call(ran, driver):
-    """Batch normalization, whose averages are written beside its results."""
+    """C repeats the launches of batch normalization, which writes averages as well as its results."""
     assert ran(AS_A_GPU + NORMALIZED, **driver) == "same 0\n"
 
 
 def test_the_thread_s_context_is_what_it_was(ran, driver):
-    """None, another one, or the device's: launches are in that of the device, on the stream of the handle."""
+    """C launches in the device's context on the handle's stream, and restores the thread's context, if any."""
     ok = "(0, True)"
     assert (
         ran(AS_A_GPU + ELEMENTWISE + CONTEXTS, DUALDNN_EMULATION_FOREIGN="1", **driver)
@@ -180,7 +180,7 @@ def test_the_thread_s_context_is_what_it_was(ran, driver):
 
 
 def test_a_kernel_that_cannot_be_built(ran, driver):
-    """The documented status and the reason each time; nothing of it is kept."""
+    """Each call answers the documented status and the reason, and the memo keeps nothing of it."""
     shown = ran(AS_A_GPU + ELEMENTWISE + UNBUILT, **driver).splitlines()
     assert shown[0].startswith("(8, 'cudnnActivationForward: CUDNN_STATUS_EXECUTION_FAILED: there is no compiler"), (
         shown
@@ -189,7 +189,7 @@ def test_a_kernel_that_cannot_be_built(ran, driver):
 
 
 def test_a_launch_that_the_driver_refuses(ran, driver):
-    """Python makes it, or says why it cannot be made; the next one is made all the same."""
+    """Python makes the launch or says why it fails, and the next launch succeeds all the same."""
     shown = ran(AS_A_GPU + ELEMENTWISE + REFUSED, **driver).splitlines()
     assert shown[0] == "(0, True) 1" and shown[2] == "(0, True) 0", shown
     assert shown[1].startswith(
@@ -198,5 +198,5 @@ def test_a_launch_that_the_driver_refuses(ran, driver):
 
 
 def test_a_graph_does_not_share_scratch_memory_with_its_stream(ran, driver):
-    """Python gives a capturing stream memory of its own; entries serve again afterwards."""
+    """Python gives a capturing stream its own scratch memory, and the memo serves again afterwards."""
     assert ran(AS_A_GPU + CAPTURED, **driver) == "True 0 True 0\n"

@@ -1,4 +1,4 @@
-"""A function whose calls are remembered depends on its arguments alone, as the code that it reaches shows."""
+"""A remembered function depends on its arguments alone, as the code that it reaches shows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IMPURE = {
     "numpy.random",
 }
 FOLLOWED = "dualdnn.api."
-# Logged calls are not remembered, and the release that a call emulates is part of its key.
+# Logged calls are not remembered, and the emulated release is part of a call's key.
 NOT_FOLLOWED = ("dualdnn.api.api_log", "dualdnn.api.releases")
 calls_made = 0
 
@@ -64,7 +64,7 @@ def globals_of(function: FunctionType) -> list[tuple[str, Any]]:
 
 
 def functions_of(value: Any) -> list[FunctionType]:
-    """Return the functions of this project that a global leads to: itself, or the methods of a class."""
+    """Return this project's functions that a global leads to: itself, or the methods of a class."""
     value = getattr(value, "__wrapped__", value)
     found = list(vars(value).values()) if isinstance(value, type) else [value]
     found = [getattr(item, "fget", None) or getattr(item, "__func__", item) for item in found]
@@ -72,7 +72,7 @@ def functions_of(value: Any) -> list[FunctionType]:
 
 
 def is_impure(name: str, value: Any) -> bool:
-    """Return whether a global is a variable, or belongs to a module that reads the world. Constants are in capitals."""
+    """Return whether a global is a variable, or belongs to an impure module. Names in capitals are constants."""
     module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     is_variable = not (
         callable(value) or isinstance(value, ModuleType) or name.lstrip("_")[:1].isupper() or name.startswith("__")
@@ -81,7 +81,7 @@ def is_impure(name: str, value: Any) -> bool:
 
 
 def impurities(body: Callable[..., Any]) -> set[str]:
-    """Return what a body reaches beside its arguments, as "function uses name"."""
+    """Return what a body uses besides its arguments, as "function uses name"."""
     waiting, met, found = [body], set(), set()
     while waiting:
         function = waiting.pop()
@@ -101,7 +101,7 @@ def bodies(is_wanted: Callable[[str], bool]) -> dict[str, Callable[..., Any]]:
 
 
 def test_remembered_functions_use_their_arguments_alone() -> None:
-    """The code of each reaches no variable of a module, no clock, file, environment, thread or random number."""
+    """No remembered function reaches a module's variable, a clock, file, environment, thread or random number."""
     remembered = bodies(lambda name: is_answered(functions()[name]))
     assert len(remembered) > 180
     impure = {name: found for name, body in remembered.items() if (found := impurities(body))}

@@ -1,4 +1,4 @@
-"""The memo's C alone, under ThreadSanitizer."""
+"""The memo's C code runs alone under ThreadSanitizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dualdnn.api.abi.memo.keys import KINDS, NAMING
 
 @pytest.mark.long
 def test_threads_do_not_race(tmp_path: Path) -> None:
-    """Two teams of four threads with a memo of twenty entries: no report, right answers, four threads' own places in all."""
+    """Two teams of four threads use twenty entries: no race, right answers, and four thread records for both teams."""
     source, program = tmp_path / "threads.c", tmp_path / "threads"
     included = exports.PREAMBLE.partition("static int dualdnn_state")[0]
     source.write_text(included + memo.source() + Path(__file__).with_name("threads.c").read_text())

@@ -1,4 +1,4 @@
-"""Networks and dropout descriptors, whose state other objects and memory have a part in, under the memo."""
+"""The memo serves networks and dropout descriptors, whose state also depends on other objects and memory."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ print(counts()["asked"] - before, counts()["differ"])
 
 @pytest.mark.parametrize("place", ["host", "emulated"])
 def test_parameters_of_weights(ran, place):
-    """Addresses in the caller's memory and descriptors are those of Python; the same calls of another network ask it for nothing."""
+    """Weight addresses and descriptors equal Python's, and the same calls of another network do not ask Python."""
     variables = EMULATED if place == "emulated" else {}
     program = NETWORK + WEIGHTS
     by_memo, asked, _ = json.loads(ran(program, place, **variables))
@@ -138,13 +138,13 @@ def test_parameters_of_weights(ran, place):
     assert by_memo == by_python
     assert (
         always > 100 and asked <= 3
-    )  # refusals that memory may decide, and the end of a dropout descriptor that is in use
+    )  # Python is asked about refusals that memory may decide, and the end of a dropout descriptor in use.
     compared, _, differ = json.loads(ran(program, place, DUALDNN_MEMO="check", **variables))
     assert compared == by_python and differ == 0
 
 
 def test_a_network_follows_its_dropout_descriptor(ran):
-    """While it lives; the network has its last probability when it ends."""
+    """A network follows its dropout descriptor, and keeps the last probability when the descriptor is destroyed."""
     by_memo, hits, _ = json.loads(ran(NETWORK + FOLLOWS))
     by_python, none, _ = json.loads(ran(NETWORK + FOLLOWS, DUALDNN_MEMO="0"))
     assert by_memo == by_python and hits > 20 and none == 0
@@ -155,7 +155,7 @@ def test_a_network_follows_its_dropout_descriptor(ran):
 
 
 def test_states_of_dropout(ran):
-    """Each descriptor draws by its own states, which are held to what memory they need."""
+    """Each descriptor draws with its own states, and refuses memory that is too small for them."""
     drawn, statuses, hits, _ = json.loads(ran(NETWORK + DROPPED, **EMULATED))
     assert drawn == 6 and hits > 4
     assert [drawn, statuses] == json.loads(ran(NETWORK + DROPPED, DUALDNN_MEMO="0", **EMULATED))[:2]
@@ -164,6 +164,6 @@ def test_states_of_dropout(ran):
 
 
 def test_a_network_computes(ran):
-    """The launches of a recurrent network are repeated without Python, with descriptors that are new each time."""
+    """C repeats the launches of a recurrent network without Python, also with new descriptors."""
     assert ran(NETWORK + RECURRENT, **EMULATED) == "0 0\n"
     assert ran(NETWORK + RECURRENT, DUALDNN_MEMO="check", **EMULATED).endswith(" 0\n")

@@ -1,4 +1,4 @@
-"""A memo of few entries, which is emptied all the time, under several threads, children of fork and many shapes."""
+"""A memo of few entries, which is emptied often, stays right under threads, forks and many shapes."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ print(most[0] <= 200, most[1] <= 500, counts()["emptied"] > 20)
 
 
 def test_threads_and_children(ran):
-    """Twenty entries: the answers are right, in four threads at a time and in a child that they leave."""
+    """A memo of twenty entries gives right answers in four threads at a time and in a forked child."""
     shown = ran(WORK + FORKED, DUALDNN_MEMO_ENTRIES="20", **EMULATED)
     assert shown == "[]\nTrue True True\n"
 
 
 def test_many_shapes_take_bounded_memory(ran):
-    """In C and in Python, whose values are forgotten with the entries that name them; what an object is stays known."""
+    """Memory is bounded in C and in Python, which forgets values with their entries. Descriptors keep their state."""
     assert ran(SHAPES, DUALDNN_MEMO_ENTRIES="200") == "True True True\n"
 
 
 def test_values_are_forgotten_without_the_memo(ran):
-    """Where Python serves every call, many shapes take bounded memory, too."""
+    """Many shapes take bounded memory also where Python serves every call."""
     program = SHAPES.replace("print(", "print(most[1] < 2500, ")
     limit = 'C.cudnnGetVersion(); sys.modules["_dualdnn_c"].lib.memo_limits(1000, 1 << 20)\n'
     assert ran(limit + program, DUALDNN_MEMO="0") == "True True False False\n"
@@ -99,8 +99,8 @@ def test_values_are_forgotten_without_the_memo(ran):
 
 @pytest.mark.long
 def test_drawn_calls(library):
-    """Valid and invalid calls on objects that live, are destroyed, or never were have the same answers with the memo, without it, and
-    with a small one. None of them is an internal error."""
+    """Valid and invalid calls on living, destroyed and foreign objects have the same answers with the memo, without it, and
+    with a small one. No answer is an internal error."""
 
     def run(**variables):
         command = [sys.executable, *DRAWN, str(library), "2500", "1", "0", "2500"]

@@ -1,5 +1,5 @@
-/* Four threads fill and empty the memo, make and destroy objects, and check every answer. Compiled behind the memo's own source, with
-   -fsanitize=thread; the answer of a call is a function of its key, so that a wrong entry is seen. */
+/* Four threads fill and empty the memo, make and destroy objects, and check every answer. This is compiled after the memo's own source,
+   with -fsanitize=thread. The answer of a call is a function of its key, so that a wrong entry is noticed. */
 static int py_memo_launch(uint64_t kernel, uintptr_t arguments, unsigned bytes, uint64_t stream) { return !kernel || !arguments || !bytes || stream; }
 static uint64_t py_memo_scratch(uint64_t bytes) { return bytes; }
 static int py_memo_fits(const uint64_t *addresses, const uint64_t *bytes, unsigned count) { return addresses && bytes && count; }
@@ -7,7 +7,7 @@ static int py_memo_fits(const uint64_t *addresses, const uint64_t *bytes, unsign
 enum { TEAM = 4, ROUNDS = 1000, KEYS = 60 };
 static _Atomic int wrong;
 
-/* This stands for Python: words are an argument, an object, and where twice the argument goes. */
+/* This stands for Python. The words are an argument, an object, and the address for twice the argument. */
 static long long py_serve(unsigned function, const uint64_t *words)
 {
     uint64_t argument = words[0], expected = 2 * argument;
@@ -22,7 +22,7 @@ static long long py_serve(unsigned function, const uint64_t *words)
     return 0;
 }
 
-/* As an export does, with a function that doubles its argument. */
+/* This does what an export does, with a function that doubles its argument. */
 static uint64_t doubled(Thread *t, uint64_t argument, uint64_t object)
 {
     uint64_t result = 0;
@@ -61,7 +61,7 @@ int main(void)
     memo_live = 1;
     memo_limits(20, 64 << 20);
     for (int i = 0; i < 6; i++) memo_value(i, 0);
-    for (int round = 0; round < 2; round++) { /* the second team takes over what the threads of the first had */
+    for (int round = 0; round < 2; round++) { /* The second team reuses the records of the first. */
         for (uintptr_t i = 0; i < TEAM; i++) pthread_create(&team[i], NULL, work, (void *)(i + 10 * round + 1));
         for (int i = 0; i < TEAM; i++) pthread_join(team[i], NULL);
     }

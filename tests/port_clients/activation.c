@@ -1,4 +1,4 @@
-/* Every activation function, both directions, with scaling and in place; the mode is known at run time. */
+/* This calls every activation function in both directions, with scaling and in place. The mode is known at run time. */
 #include "common.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* Batch normalisation: training, inference with the running statistics, gradients that accumulate. */
+/* This trains batch normalisation, infers with its running statistics, and accumulates gradients. */
 #include "common.h"
 
 int main(void) {

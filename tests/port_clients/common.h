@@ -1,4 +1,4 @@
-/* What the clients share: device memory is host memory, since the library that serves them is the reference. */
+/* The clients share this. Device memory is host memory, since the reference serves them. */
 #ifndef COMMON_H
 #define COMMON_H
 #include <cudnn.h>
@@ -15,7 +15,7 @@
     }                                                                   \
   } while (0)
 
-/* Values between -2 and 2 without symmetry, other ones for each seed. */
+/* This fills memory with values between -2 and 2 without symmetry, which differ for each seed. */
 static inline float* filled(size_t count, unsigned seed) {
   float* values = (float*)malloc(count * sizeof(float));
   unsigned state = 12345u + 7919u * seed;

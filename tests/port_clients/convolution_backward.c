@@ -1,4 +1,4 @@
-/* Gradients of filter, input and bias; those of filter and bias accumulate over two batches. */
+/* This computes gradients of filter, input and bias. Filter and bias gradients accumulate over two batches. */
 #include "common.h"
 
 int main(void) {

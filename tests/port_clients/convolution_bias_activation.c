@@ -1,4 +1,4 @@
-/* The fused call, with and without z, with z being y. */
+/* This makes the fused call without z, with z, and with y as z. */
 #include "common.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* Find with and without the caller's memory, a fixed algorithm that MIOpen lacks, a call through a pointer and a macro.
+/* This calls Find with and without its own memory, an algorithm that MIOpen lacks, and calls by pointer and macro.
  */
 #include "common.h"
 

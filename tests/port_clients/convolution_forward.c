@@ -1,4 +1,4 @@
-/* A convolution that accumulates into live data: alpha 2, beta 1, the algorithm asked for in between. */
+/* This convolution accumulates into live data (alpha 2, beta 1), and asks for the algorithm in between. */
 #include "common.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* Gradients by the algorithms that Find measures, on its own memory and on the program's; both accumulate. */
+/* Find measures algorithms on its own memory and on the program's. They compute gradients, which accumulate. */
 #include "common.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* Training without filters: the gradient of softmax runs back through tanh and pooling into the input, which descends.
+/* This trains without filters. The gradient of softmax goes back through tanh and pooling to the input, which descends.
  */
 #include "common.h"
 

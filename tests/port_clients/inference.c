@@ -1,4 +1,4 @@
-/* Two layers of convolution, bias, activation and pooling, a classifier and softmax, twice with other batch sizes. */
+/* Two layers of convolution, bias, activation and pooling, a classifier and softmax run for two batch sizes. */
 #include "common.h"
 
 typedef struct {

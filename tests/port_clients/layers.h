@@ -1,4 +1,4 @@
-/* Shared by two files: the types of a layer live where no call is. */
+/* Two files share this header, which has the types of a layer and makes no call. */
 #include <cudnn.h>
 typedef struct {
   cudnnTensorDescriptor_t x, y;

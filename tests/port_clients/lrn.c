@@ -1,4 +1,4 @@
-/* Local response normalisation, both directions, with scaling. */
+/* This computes local response normalisation in both directions, with scaling. */
 #include "common.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* Descriptors by arrays and by strides, and what copies and scales whole tensors. */
+/* This sets descriptors by arrays and by strides, and copies and scales whole tensors. */
 #include "common.h"
 
 int main(void) {

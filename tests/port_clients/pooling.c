@@ -1,4 +1,4 @@
-/* Maxima and averages with overlapping windows, both directions; gradients accumulate. */
+/* This computes maxima and averages of overlapping windows in both directions. Gradients accumulate. */
 #include "common.h"
 
 int main(void) {

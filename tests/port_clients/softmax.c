@@ -1,4 +1,4 @@
-/* Both modes and two algorithms, both directions, in place and accumulating. */
+/* This computes softmax in both modes, by two algorithms, in both directions, in place and accumulating. */
 #include "common.h"
 
 int main(void) {
@@ -18,7 +18,7 @@ int main(void) {
     CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, x, X, &zero, x, X));
     show("in place", X, 90);
   }
-  /* Nothing but the factors says that MIOpen's own call does not serve. */
+  /* Only the factors show that MIOpen's own call does not serve. */
   float *X = filled(90, 5), *Y = filled(90, 6), *DY = filled(90, 7), *DX = filled(90, 8);
   CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &half, x, X, &zero, x, Y));
   show("halved", Y, 90);

@@ -1,4 +1,4 @@
-/* Tensor descriptors and arithmetic: broadcast bias with and without the old values, products, minima, constants. */
+/* This does tensor arithmetic: a broadcast bias with and without the old values, products, minima, constants. */
 #include "common.h"
 
 int main(void) {

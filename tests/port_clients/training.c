@@ -1,4 +1,4 @@
-/* Ten steps of gradient descent on a small network: convolution, bias, ReLU, pooling, classifier, softmax. */
+/* This takes ten steps of gradient descent on convolution, bias, ReLU, pooling, a classifier and softmax. */
 #include "common.h"
 
 #define BATCH 4

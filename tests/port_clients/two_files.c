@@ -1,4 +1,4 @@
-/* Forward in another file than backward; what belongs together across files must find together. */
+/* Forward and backward calls are in different files. The port must match them across files. */
 #include "common.h"
 #include "layers.h"
 

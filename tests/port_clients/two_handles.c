@@ -1,4 +1,4 @@
-/* What Find found belongs to a handle: two of them, one destroyed and made again, descriptors set anew. */
+/* Find's results belong to a handle. This has two handles, makes one of them again, and sets descriptors anew. */
 #include "common.h"
 
 static void run(cudnnHandle_t handle, cudnnTensorDescriptor_t x, int width, const char* name) {

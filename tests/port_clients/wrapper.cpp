@@ -1,4 +1,4 @@
-// A C++ client: descriptors with destructors, errors as exceptions, calls qualified with ::, in templates and lambdas.
+// This C++ client has descriptors with destructors, errors as exceptions, and calls with ::, in templates and lambdas.
 #include "common.h"
 #include <stdexcept>
 #include <vector>

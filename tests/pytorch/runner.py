@@ -1,8 +1,8 @@
-"""Makes the calls of calls.txt through the C library, and says which operations were judged and what came out.
+"""Make the calls of calls.txt through the C library, and report which operations were judged and what they left in memory.
 
-``python runner.py LIBRARY``, with DUALDNN_DEVICE=emulated: once by a crosscheck handle, which holds each result to the reference, then three
-times by an accelerated one, whose results must have the same bytes. Prints a JSON object: calls (of a step), judged (operation -> count),
-digests (of what each step left in memory).
+Run ``python runner.py LIBRARY`` with DUALDNN_DEVICE=emulated. A crosscheck handle makes the calls once, and holds each result to the
+reference. Then an accelerated handle makes them three times, and must leave the same bytes. The program prints a JSON object: calls
+(of a step), judged (operation -> count), digests (of the memory after each step).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TYPES = {
 WIDTHS: dict[str, Any] = {
     "size_t": ctypes.c_size_t, "float": ctypes.c_float, "double": ctypes.c_double, "unsigned long long": ctypes.c_ulonglong,
 }  # fmt: skip
-PLACE = 4096  # bytes for the result of any call
+PLACE = 4096  # bytes of memory for the result of a call
 
 
 class Row(ctypes.Structure):
-    """A row of a search for algorithms."""
+    """Describe a row that a search for algorithms returns."""
 
     _fields_ = [
         ("algo", ctypes.c_int), ("status", ctypes.c_int), ("time", ctypes.c_float), ("memory", ctypes.c_size_t),
@@ -49,12 +49,12 @@ class Row(ctypes.Structure):
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a table, repeated ones written out."""
+    """Return the lines of a table, with each ``repeat`` written out."""
     return list(written_out([line for line in text.splitlines() if line.strip() and not line.startswith("#")]))
 
 
 def written_out(table: list[str]) -> Iterator[str]:
-    """Yield the lines of a table; those behind ``repeat`` and its rows once for each row."""
+    """Yield the lines of a table. The lines after ``repeat`` and its rows come once for each row."""
     while table:
         line = table.pop(0)
         if line.strip() != "repeat":
@@ -71,19 +71,19 @@ def written_out(table: list[str]) -> Iterator[str]:
 
 
 def taken(table: list[str], beginning: str) -> Iterator[str]:
-    """Take the first lines of a table that have the same beginning."""
+    """Remove and yield the first lines of a table that begin with this text."""
     while table and table[0].startswith(beginning):
         yield table.pop(0)
 
 
 def counted(value: str) -> list[str]:
-    """Return the numbers from a to b - 1 of "a:b", any other value alone."""
+    """Return the numbers from a to b - 1 for "a:b", and any other value alone."""
     begin, colon, end = value.partition(":")
     return [str(i) for i in range(int(begin), int(end))] if colon and "{" not in value else [value]
 
 
 class Braces(dict[str, str]):
-    """Values for names in braces; others stay for a repetition inside."""
+    """Map names in braces to values, and leave other names to an inner ``repeat``."""
 
     def __missing__(self, name: str) -> str:
         return "{" + name + "}"
@@ -93,7 +93,7 @@ class Braces(dict[str, str]):
 
 
 class Program:
-    """The state of one run: results by name, memory by name."""
+    """Hold the state of one run: results and memory by name."""
 
     def __init__(self, library: Any) -> None:
         self.library, self.device = library, open_device("emulated")
@@ -102,7 +102,7 @@ class Program:
         self.left = hashlib.sha256()
 
     def step(self, table: list[str]) -> str:
-        """Make every call; returns a digest of what they left in memory."""
+        """Make every call, and return a digest of what the calls left in memory."""
         for line in table:
             name, *given = line.split()
             if name.startswith("@"):
@@ -114,7 +114,7 @@ class Program:
         return self.left.hexdigest()
 
     def take(self, name: str, given: list[str]) -> None:
-        """Make device memory: numbers that are listed, or seeded ones."""
+        """Allocate device memory with listed or seeded numbers."""
         self.forget(name)
         kind, count = given[0], given[-1]
         if "=" in given:
@@ -135,13 +135,13 @@ class Program:
             self.memory[name] = kind, made
 
     def forget(self, name: str) -> None:
-        """End device memory; what others than the library can read goes into the digest."""
+        """Free device memory. The digest takes its contents, unless only the library can read them."""
         kind, made = self.memory.pop(name, ("bytes", None))
         if kind != "bytes":
             self.left.update(self.device.download(made.address, made.nbytes))
 
     def value(self, name: str) -> Any:
-        """Return an earlier result, or a part of it."""
+        """Return an earlier result, or one field of it."""
         name, _, part = name.partition(".")
         place, kind = self.results[name]
         if part:
@@ -150,7 +150,7 @@ class Program:
         return ctypes.cast(place, ctypes.POINTER(width(kind)))[0]
 
     def call(self, name: str, given: dict[str, str]) -> None:
-        """Make one call, every parameter of which is named; it must succeed."""
+        """Make one call. Every parameter must be named, and the call must succeed."""
         parameters = FACE.functions[name].parameters
         if [p.name for p in parameters] != list(given):
             raise SystemExit(f"{name} has the parameters {[p.name for p in parameters]}, given are {list(given)}")
@@ -161,7 +161,7 @@ class Program:
             raise SystemExit(f"{name}({given}): {status}: {text.value.decode()}")
 
     def argument(self, parameter: Any, text: str) -> Any:
-        """Return what a text stands for."""
+        """Return the C argument that a text stands for."""
         kind = parameter.base_type
         if text == "NULL":
             return ctypes.c_void_p(None)
@@ -187,7 +187,7 @@ class Program:
 
 
 def width(kind: str) -> Any:
-    """Return the C type of values of a type: objects and addresses are numbers."""
+    """Return the C type of a value. Objects and addresses are integers."""
     if kind in WIDTHS:
         return WIDTHS[kind]
     is_address = kind == "void" or kind == "cudnnHandle_t" or kind.endswith("Descriptor_t") or kind == "cudaStream_t"

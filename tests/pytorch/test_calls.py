@@ -1,4 +1,4 @@
-"""The calls that PyTorch makes of release 9 in a training step, on the emulated device."""
+"""PyTorch's calls of release 9 in a training step run on the emulated device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def test_each_call_succeeds_and_is_judged_and_repeats_its_bytes(built_library):
-    """Crosscheck holds every result to the reference; later steps, of which C answers most calls, write the same bytes."""
+    """Crosscheck holds every result to the reference. Later steps, which C mostly answers, write the same bytes."""
     library = built_library(9)
     environment = {**os.environ, "DUALDNN_DEVICE": "emulated", "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, str(HERE / "runner.py"), str(library)]
