@@ -8,6 +8,7 @@ pytest.importorskip("tree_sitter", reason="the porting tool needs tree-sitter: p
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.conformance import command_line
 from dualdnn.conformance.port import forms, integers
+from dualdnn.conformance.port.passing import passing_macros
 from dualdnn.conformance.port.python_clients import port_python
 from dualdnn.conformance.port.rewriting import port_c
 
@@ -147,6 +148,34 @@ TAKEN = [
 ]  # fmt: skip
 
 
+# Macros that are their argument, as it is or cast, by a type that they name or take.
+PASSED = [
+    "if (AS(int, t) == @2 || @2 == SWAPPED(t, unsigned int) || THROUGH(int, cudnnDataType_t, t) != @2) g()",
+    "if (NUMBER(t) == @2 || @2 == VIA(t) || SAME(t) != @2 || SAME(b ? t : other) == @2 || OLD(t) == @2) g()",
+    "switch (AS(int, t)) { case @2: g(); }",
+    "switch (NUMBER(t)) { case @2: g(); }",
+    "switch (SAME(t)) { case @2: g(); }",
+    "auto m = SAME(t); if (m == @2) g()",
+    "take(KIND(@2)); take(SAME(@2)); take(SAME(b ? @2 : t)); take(SWAPPED(@2, cudnnDataType_t)); take(NUMBER(@2)); take((int)@2)",
+    "t = SAME(@2); cudnnDataType_t all[] = {KIND(@2), SAME(@2)}; if (KIND(n) == @2) g()",
+    "cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, SAME(@2), 2, 2, 2, 2)",
+    "if (MASKED(n) == 2 || SAME(n) == 2 || AS(int, n) == 2) g()",
+]
+PASSING = """#define AS(T, x) ((T)(x))
+#define SWAPPED(x, T) static_cast<T>(x)
+#define THROUGH(T, U, x) ((T)(U)(x))
+#define NUMBER(x) ((int)(x)) // a number
+#define OLD(x) \\
+  int((x))
+#define VIA(x) (NUMBER(x))
+#define SAME(x) (x)
+#define KIND(x) ((cudnnDataType_t)(x))
+#define MASKED(x) ((x) & 3)
+void take(cudnnDataType_t t);
+void f(cudnnDataType_t t, cudnnDataType_t other, bool b, int n, cudnnTensorDescriptor_t d) {{ {}; }}
+"""
+
+
 # C++ deduces these types. Only numbers marked @ are enumerators; numbers compared with integers stay.
 DEDUCED = [
     "auto made = [] { return CUDNN_DATA_HALF; }; if (made() == @2) g()",
@@ -189,6 +218,31 @@ def test_numbers_beside_a_value_of_a_deduced_type(source):
     text = DEDUCING.format(source)
     file, wanted = ported(text.replace("@", "")), ported(text.replace("@2", "CUDNN_DATA_HALF"))
     assert file.after.decode() == wanted.after.decode() and not file.left
+
+
+@pytest.mark.parametrize("source", PASSED)
+def test_numbers_beside_a_macro_that_is_its_argument(source):
+    text = PASSING.format(source)
+    file, wanted = ported(text.replace("@", "")), ported(text.replace("@2", "CUDNN_DATA_HALF"))
+    assert file.after.decode() == wanted.after.decode()
+    # The body of KIND may be used by another file, and KIND(n) has a number that is not known.
+    assert {note.message.partition(" ")[0] for note in file.left} <= {"x", "n"}
+
+
+def test_a_macro_with_two_definitions_is_not_followed():
+    assert passing_macros(b"#define SAME(x) (x)\n#define TWO(x) (x)\n#define TWO(x) -x\n") == {b"SAME": ("", 0)}
+
+
+@pytest.mark.parametrize("source", ["n = AS(int, t)", "take_number(AS(int, t))", "n = NUMBER(t)", "n = SAME(t)"])
+def test_an_enumerator_that_a_macro_makes_a_number_is_left(source):
+    file = ported("void take_number(int n);\n" + PASSING.format(source))
+    assert any("stands for its number here" in note.message and note.line > 10 for note in file.left)
+
+
+@pytest.mark.parametrize("given", ["(int)n", "-n", "!n", "~0", "'a'", "0b1", "1.0", "sizeof n", "n = 1", "AS(int, n)"])
+def test_a_number_that_is_not_known_is_left(given):
+    source = in_function(f"cudnnSetActivationDescriptor(a, {given}, CUDNN_PROPAGATE_NAN, 0)", "int n")
+    assert any("is a number of cudnnActivationMode_t" in note.message for note in ported(source, "file.c").left)
 
 
 @pytest.mark.parametrize("source, wanted", CARRIED)

@@ -12,6 +12,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from . import containers
 from .expressions import DEDUCED, KIND_OF_NAME, Expressions, declarator, record
 from .integers import code, is_integer, parameter_kinds, values
+from .passing import passing_macros
 
 _NUMBERS = rb"[-+]?(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*"
 _COMPARED_IN_TEXT = re.compile(rb"(?:[=!]=[ \t(]*|\bcase[ \t]+)([-+]?\w+)|\b(\d\w*)[ \t)]*[=!]=")
@@ -58,6 +59,7 @@ class Declared(Expressions):
         self.macros: set[bytes] = outer.macros if outer else {match[1] for match in _MACRO.finditer(text)}
         # Each macro that compares with numbers says how it takes an argument: "bool" where the numbers are 0.
         self.comparing: dict[bytes, str] = outer.comparing if outer else dict(_comparing(text))
+        self.passing = outer.passing if outer else passing_macros(text)
         self.constants = outer.constants if outer else dict(_enumerators(text))
         # The body of a macro takes the argument at a place as a value of a type.
         self.macro_arguments: dict[bytes, dict[int, str]] = outer.macro_arguments if outer else {}

@@ -30,6 +30,10 @@ _FIRST = frozenset(
     {b"min", b"max", b"clamp", b"move", b"forward", b"exchange", b"as_const", b"ref", b"cref", b"next", b"prev"}
     | {b"find", b"find_if", b"min_element", b"max_element"}
 )
+_NUMBERS = frozenset(
+    {"binary_expression", "update_expression", "unary_expression", "sizeof_expression"}
+    | {"number_literal", "char_literal"}
+)
 _BINDERS = frozenset({b"bind", b"bind_front", b"ref", b"cref", b"function"})  # Each makes a function of a function.
 
 
@@ -38,6 +42,7 @@ class Expressions:
 
     kinds: frozenset[str]
     macros: set[bytes]
+    passing: dict[bytes, tuple[str, int]]  # A macro is its argument at a place, cast to a type where one is named.
     constants: dict[str, str]  # A macro has the type of the enumerator that it stands for.
     records: dict[str, dict[bytes, tuple[str, int]]]
     results: dict[bytes, tuple[str, int]]
@@ -218,7 +223,9 @@ class Expressions:
     def cast(self, node: Any) -> tuple[str, Any]:
         """Return what ``integers.cast`` says, with aliases and ``decltype`` followed."""
         text, value = cast(node)
-        if node.type == "call_expression" and not text:
+        if (passed := self.passed(node)) and passed[0]:
+            text, value = passed
+        elif node.type == "call_expression" and not text:
             text, value = (
                 self.bare(node.child_by_field_name("function").text.decode()),
                 node.child_by_field_name("arguments"),
@@ -228,6 +235,28 @@ class Expressions:
         text = self.bare(text)
         known = text.rstrip("*& ") in self.kinds or is_integer(text.rstrip("*& "))
         return (text, value) if known else ("", None)
+
+    def passed(self, node: Any) -> tuple[str, Any] | None:
+        """Return the argument that the macro of this call is, and the type it casts it to, empty without a cast.
+
+        None for any other expression.
+        """
+        if node.type != "call_expression" or (callee := self.callee(node)) not in self.passing:
+            return None
+        kind, place = self.passing[callee]
+        given = code(node.child_by_field_name("arguments"))
+        return (kind, given[place]) if place < len(given) else None
+
+    def values(self, node: Any) -> Iterator[Any]:
+        """Yield what ``integers.values`` yields, with the arguments of macros and casts to integers that are
+        literals."""
+        for leaf in values(node):
+            kind, inner = self.passed(leaf) or self.cast(leaf)
+            inside = list(values(inner)) if inner is not None else []
+            if inside and (not kind or (is_integer(kind) and all(number(each) is not None for each in inside))):
+                yield from self.values(inner)
+            else:
+                yield leaf
 
     def kind_of(self, node: Any) -> tuple[str, bool]:
         """Return the enumeration type of a value, and whether it has become a number; no type where this file does
@@ -240,6 +269,9 @@ class Expressions:
             return (inner[0], True) if len(inner) == 1 and inner[0] else ("", False)
         if node.type == "parenthesized_expression" and len(code(node)) == 1:
             return self.kind_of(code(node)[0])
+        if passed := self.passed(node):
+            found = {self.kind_of(leaf) for leaf in self.values(passed[1])}
+            return found.pop() if len(found) == 1 else ("", False)
         if node.type == "assignment_expression":
             found, is_number = self.kind_of(node.child_by_field_name("right"))
             return found, is_number or is_integer(self.type_of(node.child_by_field_name("left")))
@@ -262,13 +294,12 @@ class Expressions:
         return carried, bool(carried) and around is not None and is_integer(around[2])
 
     def is_number(self, node: Any) -> bool:
-        """Return whether the value is a number that is not written here: a variable of an integer type, a macro,
-        arithmetic."""
+        """Return whether the value is a number: a variable of an integer type, a macro, a cast, arithmetic."""
         if node.type == "identifier" and node.text in self.macros:
             return True
-        if node.type in ("binary_expression", "update_expression"):
-            return True
-        return is_integer(self.type_of(node))
+        if node.type == "assignment_expression":
+            return is_integer(self.type_of(node.child_by_field_name("left")))
+        return node.type in _NUMBERS or is_integer(self.cast(node)[0]) or is_integer(self.type_of(node))
 
 
 def record(node: Any) -> str:

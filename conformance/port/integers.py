@@ -103,10 +103,30 @@ def cast(node: Any) -> tuple[str, Any]:
             return bare(function.child_by_field_name("arguments").text.decode().strip("<> ")), given
         name = template.decode()
     name = _TO_NUMBER.get(name.rpartition(" ")[2], name)
-    listed = code(given) if given is not None else []
-    if len(listed) == 2 and not _is_type(name):
-        name, given = listed[0].text.decode(), listed[1]  # No function takes a type: a macro casts.
-    return (name, given) if _is_type(name) else ("", None)
+    if _is_type(name) or given is None:
+        return (name, given) if given is not None else ("", None)
+    # No function takes a type: such a call is a macro that casts its other argument.
+    listed = [(bare(" ".join(part.text.decode() for part in parts)), parts) for parts in _arguments(given)]
+    types = [text for text, _ in listed if _is_type(text)]
+    others = [parts for text, parts in listed if not _is_type(text)]
+    if not types or len(others) != 1 or len(others[0]) != 1:
+        return "", None
+    return next((text for text in types if text in ENUMERATIONS), types[0]), others[0][0]
+
+
+def _arguments(given: Any) -> list[list[Any]]:
+    """Return the nodes of each argument. A type among them is an error to the parser, whose parts are taken."""
+    arguments: list[list[Any]] = [[]]
+    waiting = list(reversed(given.children[1:-1]))
+    while waiting:
+        node = waiting.pop()
+        if node.type == "ERROR":
+            waiting += reversed(node.children)
+        elif node.type == ",":
+            arguments.append([])
+        elif node.type != "comment":
+            arguments[-1].append(node)
+    return arguments
 
 
 def _is_type(name: str) -> bool:

@@ -95,7 +95,7 @@ class _CFile:
     def typed(self, typed: uses.Typed, shift: int = 0, declared: Declared | None = None) -> None:
         """Translate the numbers among the values of an expression of an enumeration type, and note the unknown ones."""
         declared = declared or self.declared
-        for leaf in integers.values(typed.expression):
+        for leaf in declared.values(typed.expression):
             at, value = leaf.start_byte + shift, integers.number(leaf)
             if at < self.frozen_until:
                 continue

@@ -156,6 +156,8 @@ def _declaration(declared: Declared, node: Any) -> Iterator[Typed]:
     kind, default = declared.named(node), node.child_by_field_name("default_value")
     holds_numbers = _holds_numbers(kind)
     for each in node.children_by_field_name("declarator"):
+        if each.type == "parenthesized_declarator" and code(each)[0].type == "function_declarator":
+            yield from _constructed(declared, code(each)[0], "")  # f(AS(int, value)) reads as a declaration.
         if each.type == "function_declarator" and (holds_numbers or is_integer(kind)):
             yield from _constructed(declared, each, "" if holds_numbers else kind)
         if (
