@@ -82,7 +82,7 @@ def memory_of(operation: Operation, seed: int = 0) -> dict[str, Array]:
 
 
 def of_batches(caller: Caller, operation: Any) -> list[str]:
-    """Return where images of BATCHES have other bits than the first batch with them."""
+    """Return which images of BATCHES have other bits than in the first batch that has them."""
     names = IN_IMAGES[type(operation).__name__]
     every = memory_of(with_images(operation, IMAGES))
     seen: dict[tuple[str, int], bytes] = {}
@@ -137,13 +137,13 @@ def by_solver(caller: Caller, name: str) -> Iterator[None]:
 
 
 def solvers_of(caller: Caller, operation: Operation) -> Sequence[str]:
-    """Return the solvers by which a subject may compute an operation; none of a foreign library."""
+    """Return the solvers by which a subject may compute an operation; no solver for a foreign library."""
     solvers = getattr(getattr(caller.handle, "backend", None), "solvers", None)
     return solvers(operation) if solvers else ()
 
 
 def record(device: str) -> dict[str, dict[str, str]]:
-    """Return the recorded hashes with those of a device, computed anew at level release."""
+    """Return the recorded hashes, with new ones of a device at level release."""
     from dualdnn.api import cudnn
 
     from .cases.reproducible import OVER_IMAGES, WITHIN_IMAGES

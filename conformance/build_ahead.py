@@ -222,7 +222,7 @@ def kinds(device: Any) -> Iterator[Operation]:
 
 
 def with_workspace(operation: Any, device: Any) -> Any:
-    """Return the operation with the workspace that its plan asks for; unchanged if it has none."""
+    """Return the operation with the workspace that its plan asks for; unchanged without a workspace."""
     if "workspace_bytes" not in {field.name for field in fields(operation)}:
         return operation
     return replace(operation, workspace_bytes=workspace_bytes(operation, device))

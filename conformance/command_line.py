@@ -1,6 +1,6 @@
 """Run the command ``dualdnn``.
 
-Each subcommand is imported only when it is named, so that none waits for others' imports.
+Each subcommand is imported only when it is named, so that it does not wait for others' imports.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _told(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
     except (ValueError, CudnnError, OSError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
-    except Exception:  # This is a mistake of ours; exit status 1 would say that cases failed.
+    except Exception:  # This is our mistake; exit status 1 would say that cases failed.
         traceback.print_exc()
         return 2
 

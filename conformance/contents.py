@@ -32,7 +32,7 @@ def _labels(o: CTCLoss_v8, random: np.random.Generator) -> Mapping[str, Array]:
 
 
 def _sequences(o: Any, _random: np.random.Generator) -> Mapping[str, Array]:
-    """Return the lengths in device memory, equal to those of the descriptors."""
+    """Return the lengths in device memory, equal to the descriptors' lengths."""
     return {name: np.array(getattr(o, data).lengths) for name, data in o.lengths_of.items()}
 
 

@@ -44,7 +44,7 @@ from dualdnn.api.support.convolution import (
 from dualdnn.api.support.convolution_gradients import data_unsupported, filter_unsupported
 
 FEW = 3
-IMAGES, CHANNELS, FILTERS, SIZE = 2, 32, 64, 6  # as many channels as one vector of the widest type
+IMAGES, CHANNELS, FILTERS, SIZE = 2, 32, 64, 6  # The channels fill one vector of the widest type.
 RELU = ActivationSpec(
     cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
 )  # fmt: skip
@@ -99,7 +99,7 @@ def _with_algorithm(
 
 
 def small_convolutions() -> Iterator[ConvolutionForward | ConvolutionBiasActivationForward]:
-    """Yield convolutions with few channels and few products, which have kernels of their own."""
+    """Yield convolutions with few channels and few products, which have their own kernels."""
     for kind in CONFIGURATIONS:
         if vector_length(kind.x) == 1:
             for tensor_format in (NCHW, NHWC):
@@ -127,7 +127,7 @@ def gradients() -> Iterator[ConvolutionBackwardData | ConvolutionBackwardFilter]
 
 
 def filters_and_matrices() -> Iterator[Operation]:
-    """Yield the operations beside convolutions: reordered filters and biases, and the explicit matrix."""
+    """Yield the operations that prepare convolutions: reordered filters and biases, and the explicit matrix."""
     w = FilterSpec(INT8x32, NCHW_VECT_C, (FILTERS, CHANNELS, 3, 3))
     bias = TensorSpec.packed(FLOAT, (1, FILTERS, 1, 1))
     yield ReorderFilter(cudnnReorderType_t.CUDNN_DEFAULT_REORDER, w, w)

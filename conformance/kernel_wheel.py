@@ -1,7 +1,7 @@
 """Build a wheel of compiled kernels for machines without a compiler: ``dualdnn build --wheel``.
 
 It has the modules of ``dualdnn build`` and of the sweeps (kernel_sweeps.py), for the GPUs that run binaries of its
-target. No GPU is needed: operations are planned on stand-ins. Compiled modules are kept in a folder beside the wheel,
+target. No GPU is needed: operations are planned on stand-ins. Compiled modules are kept in a folder next to the wheel,
 so that an interrupted build continues where it stopped.
 """
 
@@ -64,7 +64,7 @@ TARGETS: dict[str, tuple[str, tuple[StandIn, ...]]] = {
     "sm_90a": ("sm90", (StandIn("sm_90", 132, 232448), StandIn("sm_90", 114, 232448))),
     "sm_100f": ("sm100", (StandIn("sm_100", 148, 232448),)),
 }
-BUILT = "dualdnn build"  # name of the part beside the sweeps; each part is listed in its own process
+BUILT = "dualdnn build"  # name of the part that is not a sweep; each part is listed in its own process
 # These modules multiply with networks, GPUs and batches, so only the first GPU of a target is planned.
 FIRST_ALONE = {"recurrent_networks"}
 

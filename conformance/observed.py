@@ -46,17 +46,17 @@ from .recorded.model import Record, save_recording, status_of
 from .recorded.recorder import NOT_RECORDED, Recorder
 
 Array = np.ndarray[Any, Any]
-# judged calls per fully judged one: the last of so many that keep something is judged with its whole batch, and so are
-# weight gradients after it
+# Among this many judged calls that keep contents, the last is judged with its whole batch, and so are weight gradients
+# after it.
 CHAINS = 8
-AMPLE = 1 << 62  # bytes that our own function is told where the library decides how many are needed
+AMPLE = 1 << 62  # bytes that our function gets as a size that the library decides
 OWN = re.compile("(?i)workspace|reserve")  # sizes that the library decides
-# Functions with these beginnings change an object, but for the named ones, which only compute.
+# Functions with these prefixes change an object; the excluded ones only compute.
 SETS = re.compile(
     "cudnn(?!SetTensor$|SetStream$|BackendExecute$)(Create|Set|Restore|Backend|Init|Copy|Make|Update|Build|RNNSet)"
 )
 FORWARDED = ("cudnnSetCallback", "cudnnGetCallback", "cudnnGetProperty")
-LONGEST = 8192  # calls that are followed until what a judged call kept is used
+LONGEST = 8192  # calls that are followed until the contents that a judged call kept are used
 
 
 class NotJudged(Exception):
@@ -178,7 +178,7 @@ class Observer(Border):
     def __init__(self, ffi: Any, lib: Any, face: Face, path: str) -> None:
         super().__init__(ffi, lib, face)
         self.path = Path(path).resolve()
-        # An observed library of ours computes by itself; its exports are not ours.
+        # If our own library is observed, it computes by itself.
         os.environ["DUALDNN_BACKEND"] = "reference"
         self.library = ctypes.CDLL(str(self.path), mode=os.RTLD_LOCAL | os.RTLD_NOW | os.RTLD_DEEPBIND)
         self.objects = Theirs()
@@ -191,7 +191,7 @@ class Observer(Border):
         self.asked = Asked(face, self.foreign)
         self.numbers = {name: number for number, name in enumerate(face.functions)}
         self.is_passing = False  # whether calls went to the library without Python since calls were followed
-        self.used = LONGEST  # followed calls since a judged call kept contents that nobody has used
+        self.used = LONGEST  # followed calls since a judged call kept contents that are still unused
         self.sizes: dict[str, int] = {}  # last answers of the library's size queries
         self.record = os.environ.get("DUALDNN_RECORD")
         self.recorder = Recorder(self) if self.record else None
@@ -215,7 +215,7 @@ class Observer(Border):
         return answer
 
     def foreign(self, function: Function) -> Any:
-        """Return the library's own function, or None if it has none."""
+        """Return the library's own function, or None."""
         if not hasattr(self.library, function.name):
             return None
         foreign = getattr(self.library, function.name)
@@ -247,7 +247,7 @@ class Observer(Border):
         return call
 
     def _pass(self) -> None:
-        """Pass calls on without Python for as long as the budget is spent, unless what a judged call kept is awaited."""
+        """Pass calls on without Python while the budget is spent, unless contents of a judged call are still needed."""
         self.used += 1
         until = self.portion.resumes()
         if until and self.used > LONGEST and not self.is_passing:
@@ -334,7 +334,7 @@ class Observed:
             return int(self.foreign(*c))
         try:
             return self._twice(c, arguments)
-        except Exception as error:  # A mistake of ours must not change their status.
+        except Exception as error:  # Our mistake must not change their status.
             observer.findings.left[f"{self.function.name}: {type(error).__name__}: {error}"[:200]] += 1
             return int(self.foreign(*c)) if self.answer is None else self.answer
 
@@ -488,7 +488,7 @@ class Look:
             self.entries = EntriesWatch(self.operation, self._seen(), read, chosen)
 
     def _private(self, names: tuple[str, ...]) -> list[str]:
-        """Return those of these operands with contents in a form of the library's own."""
+        """Return the operands among these whose contents have a form that only the library knows."""
         raw = {*self.operation.raw} - {*self.operation.public}
         return [name for name in self.operation.operands if name in raw and name in names]
 
@@ -583,8 +583,8 @@ class Look:
         return found
 
     def _is_seen(self, name: str) -> bool:
-        """Return whether an operand's contents are examined: not workspaces, nor memory in a form of the
-        library's own.
+        """Return whether an operand's contents are examined: not workspaces, nor memory in a form that
+        only the library knows.
         """
         operation = self.operation
         if name not in (*operation.inputs, *operation.outputs):
@@ -592,7 +592,7 @@ class Look:
         if name not in operation.raw or name in operation.public:
             return True
         if not has_samples(operation):
-            return False  # Recurrent networks and attention use a form of the library's own, whatever its size.
+            return False  # Recurrent networks and attention use the library's own form, whatever its size.
         sizes = (i for i, p in enumerate(self.call.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
         return any(int(self.c[i]) == operation.nbytes(name) for i in sizes)
 

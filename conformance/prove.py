@@ -190,7 +190,7 @@ class Proving:
         """Prove cases, clauses, or both.
 
         faults: whether cases also run under faults of calls and memory. part: i/n, the part of the clauses whose breaks
-        are tried; empty for none. known: clause -> {"case", "by"} of another subject; only these cases then run, under
+        are tried, or empty. known: clause -> {"case", "by"} of another subject; only these cases then run, under
         these breaks first.
         """
         self.clauses_of, self.faults, self.part, self.known = clauses_of, faults, part, known

@@ -39,7 +39,7 @@ def environment(subjects: Sequence[DescribedSubject], started: float, run: dict[
 
 
 def commit() -> str:
-    """Return the commit of the sources, marked if they were changed, or the version if they are no checkout."""
+    """Return the commit of the sources, marked if they were changed, or the version if they are not a checkout."""
     sources = Path(__file__).resolve().parents[1]
     if (sources / ".git").exists():
         told = [

@@ -13,7 +13,7 @@ STATUSES: dict[int, int] = {pytest.ExitCode.OK: 0, pytest.ExitCode.TESTS_FAILED:
 
 
 class Interrupts:
-    """Record that a user interrupted a run. pytest's own status would be that of cases that cannot be imported."""
+    """Record that a user interrupted a run. pytest's own status would mean cases that cannot be imported."""
 
     noted = False
 

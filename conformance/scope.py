@@ -1,4 +1,4 @@
-"""List the clauses that our backends have to show: those of the implemented functions of both documents, and of
+"""List the clauses that our backends have to show: of the implemented functions of both documents, and of
 their types.
 """
 

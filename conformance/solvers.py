@@ -63,7 +63,7 @@ def by_solvers(
     "preferred" runs as planned. "all" then runs each other solver that can serve one of the operations. Comma-separated
     names run only these, if one can serve. ``used`` receives all solvers that ran, except under "preferred".
     """
-    if wanted == PREFERRED:  # Foreign libraries run like this too; their handle has no backend of ours.
+    if wanted == PREFERRED:  # Foreign libraries run like this too; their handle has no backend.
         return run(None)
     backend = handle.backend
     names = dict.fromkeys(name for operation in operations for name in backend.solvers(operation))
@@ -113,7 +113,7 @@ def threads_ordered(handle: Any, case: str) -> Iterator[None]:
 
 @contextmanager
 def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
-    """Plan in this scope for a device with this number of SMs, at most those of a real GPU."""
+    """Plan in this scope for a device with this number of SMs, at most a real GPU's."""
     device = getattr(getattr(handle, "backend", None), "device", None)
     if device is None:
         yield
@@ -207,7 +207,7 @@ def excused() -> dict[str, str]:
 def without_a_launch(launched: Mapping[str, Any], subjects: Iterable[str]) -> list[str]:
     """Return our kernels that no case launched without an excuse, and excused kernels that were launched.
 
-    Return none if no subject has kernels.
+    Return nothing if no subject has kernels.
     """
     if not any(name.startswith("accelerated") for name in subjects):
         return []

@@ -81,7 +81,7 @@ def prepare(
 
 
 class Called:
-    """Hold a call of an operation on memory of its own, with right arguments by the names of the parameters."""
+    """Hold a call of an operation on its own memory, with right arguments by the names of the parameters."""
 
     def __init__(self, caller: Caller, operation: Operation, shared: Mapping[str, Any] | None = None) -> None:
         """Place the operands in the subject's memory. shared: operand -> memory of an earlier call."""

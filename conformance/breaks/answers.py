@@ -39,7 +39,7 @@ PRESETS: Mapping[type, Any] = {
     ),
 }
 OBJECTS = Descriptor, MiopenDescriptor, Handle, MiopenHandle
-UNDUE = "undue"  # point of a break in which a callback gets a message that nobody sent
+UNDUE = "undue"  # point of a break in which a callback gets a message that was not sent
 CALLBACK = ("sev", "udata", "dbg", "msg")  # arguments of a callback, in order
 LOGGED = ("time_sec", "time_usec", "time_delta", "pid", "tid", "handle", "stream")  # These fields of dbg are exchanged.
 
@@ -216,7 +216,7 @@ def _smaller(value: Any) -> Any:
 
 
 def _field_off(found: Any, point: str, change: Callable[[Any], Any]) -> Any:
-    """Return a result with another value in one field, or in each if none is named.
+    """Return a result with another value in one field, or in each if no field is named.
 
     Sequences change in every record.
     """

@@ -139,7 +139,7 @@ def _input_changed(judged: Judged) -> bool:
 
 
 def _index_off(judged: Judged) -> bool:
-    """Add one to the first number of an output that is no tensor, such as positions of extrema."""
+    """Add one to the first number of an output that is not a tensor, such as positions of extrema."""
     for name, exact in evaluate(judged.operation, {**judged.before, **judged.kept}).items():
         if exact.raw and not exact.opaque and name in judged.now and exact.value.size:
             judged.inside(name)[: exact.value.itemsize].view(exact.value.dtype)[0] += 1

@@ -125,7 +125,7 @@ DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
 
 
 def breaks_of(clause: Any) -> tuple[Break, ...]:
-    """Return the breaks of a clause, the declared ones or else those of its text, the most specific first."""
+    """Return the breaks of a clause, declared ones or else those that follow from its text, the most specific first."""
     if clause.id in DECLARED:
         return tuple(Break(**{**one, "only": tuple(one.get("only", ()))}) for one in DECLARED[clause.id])
     return tuple(
@@ -409,7 +409,7 @@ def _of_named_parameters(clause: Any, function: Any, named: list[Any]) -> Iterat
 
 
 def _coarseness(p: Any, outputs: int) -> int:
-    """Return how much else than its sentence a break of a parameter breaks: most where the only output is missing."""
+    """Return how much a break of a parameter breaks besides its sentence: most where the only output is missing."""
     if p.base_type == "cudnnHandle_t":
         return 3
     if p.memory != "device" or (p.direction != "in" and outputs > 1):
@@ -444,7 +444,7 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
 
 
 def _of_all(clause: Any, function: Any) -> Iterator[Break]:
-    """Yield breaks of everything a function does, for a text that names none of its parameters."""
+    """Yield breaks of everything a function does, for a text that names no parameter of it."""
     if any(p.memory == "device" and p.direction != "in" for p in function.parameters):
         yield Break(ELEMENT, function.name)
         yield Break("unwritten", function.name)

@@ -23,7 +23,7 @@ Kinds = dict[str, frozenset[str]]
 
 
 def of_siblings(item: Any, clauses: Iterable[str]) -> set[str]:
-    """Return the clauses that name a parameter of a sibling, and none of this case.
+    """Return the clauses that name a parameter of a sibling, and no parameter of this case.
 
     A clause and a parameter are compared where both name enumerators of one type, functions, configurations, or the
     number of a clause. A parameter may leave out the beginning of an enumerator's name.

@@ -28,7 +28,7 @@ def neighbours(member: Enum) -> list[Any]:
 
 
 def others(value: Any, kind: str = "") -> Iterator[Any]:
-    """Yield values that a wrong implementation might use instead of this one; none for an unknown type.
+    """Yield values that a wrong implementation might use instead of this one; nothing for an unknown type.
 
     kind: the clause's kind; the fields it is about change first.
     """

@@ -108,7 +108,7 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]) -> Any:
     """Return a dropout descriptor with the operation's states.
 
-    It gets new states if the subject's are larger or the call has none.
+    It gets new states if the subject's are larger or the call has no states.
     """
     descriptor, needed = make.cudnn.cudnnCreateDropoutDescriptor(), make.cudnn.cudnnDropoutGetStatesSize(make.handle)
     if "states" in memory and needed <= o.nbytes("states"):

@@ -117,7 +117,7 @@ def configured(build: Builder, graph: Any, index: int, choice: int = 0) -> Any:
 
 
 def proposed(build: Builder, graph: Any) -> Iterator[Any]:
-    """Yield the configurations that the heuristics propose, the best first; none if they have no answer."""
+    """Yield the configurations that the heuristics propose, the best first; nothing without an answer."""
     kind = Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
     mode = (Type.CUDNN_TYPE_HEUR_MODE, (cudnnBackendHeurMode_t.CUDNN_HEUR_MODE_INSTANT,))
     with suppress(CudnnError):
@@ -165,7 +165,7 @@ def planned(build: Builder, handle: Any, config: Any) -> Any:
 def plan_by_any_engine(build: Builder, handle: Any, graph: Any, notes: set[int]) -> Any:
     """Return the plan of the first working configuration of an engine without these notes.
 
-    It tries the heuristics' proposals, then each engine by number, as clients do. If none works, it raises the last
+    It tries the heuristics' proposals, then each engine by number, as clients do. If all fail, it raises the last
     refusal.
     """
     for config in proposed(build, graph):

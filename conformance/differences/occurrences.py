@@ -1,9 +1,9 @@
-"""Lists the failures that each declared difference names, by subject, as data in SUBJECT.json beside this file.
+"""Lists the failures that each declared difference names, by subject, as data in SUBJECT.json next to this file.
 
 A difference covers neither more nor fewer failures than were seen.
 
     python -m dualdnn.conformance.differences.occurrences compliance.json.gz ...    # writes the vendor's from reports
-    python -m dualdnn.conformance.differences.occurrences recorded              # and those of the packaged recorded calls
+    python -m dualdnn.conformance.differences.occurrences recorded              # writes the recorded calls'
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def what(message: str) -> str:
 def difference_of_case(
     case: str, subject: str, computes: bool, passed: bool, message: str
 ) -> tuple[Difference | None, str]:
-    """Return (the difference that a case of a foreign subject shows, why it is none although one is declared)."""
+    """Return (the difference that a case of a foreign subject shows, why a declared difference does not explain it)."""
     if not passed and (shown := shown_sometimes(case, subject, what(message))):
         return shown, ""
     covering = None if passed else difference_for(case, subject, what(message))

@@ -30,7 +30,7 @@ def descriptors(record: Record) -> Iterator[tuple[str, Arguments]]:
 
 
 def fields(record: Record, field: str) -> list[Any]:
-    """Return the values of a field of the call, and of every descriptor of it."""
+    """Return the values of a field of the call and of its descriptors."""
     own = [record.arguments[field]] if record.arguments and field in record.arguments else []
     return own + [given[field] for _, given in descriptors(record) if field in given]
 
@@ -105,14 +105,14 @@ AVERAGES = ("CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING", "CUDNN_POOLING_AVERAG
 
 
 def other_images(record: Record) -> bool:
-    """Return whether x and y have other numbers of images or channels."""
+    """Return whether x and y differ in their numbers of images or channels."""
     described = dict(descriptors(record))
     first, second = (described.get(name, {}).get("dimA") for name in ("xDesc", "yDesc"))
     return first is not None and second is not None and first[:2] != second[:2]
 
 
 def shares_memory(record: Record) -> bool:
-    """Return whether two operands of the call lie in the same memory."""
+    """Return whether two operands of the call share memory."""
     places = [
         value["memory"] for value in (record.arguments or {}).values() if isinstance(value, dict) and "memory" in value
     ]
@@ -162,8 +162,8 @@ def an_eighth_of_the_channels(finding: Finding) -> bool:
 
 
 def null_keeps(finding: Finding) -> bool:
-    """Return whether the getter fills a NULL array with the values of the calls before it, zeros where there were
-    none."""
+    """Return whether the getter fills a NULL array with the values of the calls before it, and with zeros
+    without such calls."""
     calls = finding.record.arguments["transformDesc"]["calls"] if finding.record.arguments else []
     expected = dict(finding.result)
     for name, ours in finding.result.items():
@@ -187,7 +187,7 @@ declare([
         cases=("tensor_descriptors/test_vect_c_needs_a_vector_type*", "tensor_descriptors/test_vector_types_need_vect_c*", "filter_descriptors/test_vector_type_needs_the_vector_format*"),
         recorded=(
             Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnDataType_t/c0[235]", "cudnnTensorFormat_t/c06")),
-            # A call behind the setter refuses what the setter took.
+            # A call after the setter refuses a value that the setter took.
             Disagreement(functions=("cudnnDeriveNorm*",), ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnDataType_t/c05",)),
         ),
         says=("succeeded, not BAD_PARAM by cudnnDataType_t/*",

@@ -15,7 +15,7 @@ KINDS = ("status", "outputs", "result")
 class Disagreement:
     """Says which findings about recorded calls (recorded.judging.Finding) a difference explains.
 
-    kind: status, outputs or result; nothing explains a wrong output of ours. functions, clauses: patterns of the
+    kind: status, outputs or result; nothing explains our own wrong outputs. functions, clauses: patterns of the
     function and of the clause that our refusal cites. ours, theirs: patterns of the statuses, without CUDNN_STATUS_.
     when: a predicate on the recorded call. expects: a predicate on the finding: exactly what the library answered or
     computed; a result needs one.
@@ -58,7 +58,7 @@ class Difference:
     cases: patterns of case ids (fnmatch) that show it. says: patterns of the text of these failures (occurrences.what);
     a case that fails otherwise shows something else. subjects: patterns of subject names. recorded: the findings about
     recorded calls that it explains. sometimes: (pattern of cases, pattern of their text) that show it in some runs
-    only. The library orders its work anew each time; no list names these. A case that passes and is suspect says
+    only. The library orders its work differently each time; no list names these. A case that passes and is suspect says
     "suspect" and the outputs.
     """
 
@@ -81,7 +81,7 @@ class Difference:
 
     def covers(self, case: str, subject: str, said: str | None = None) -> bool:
         """Return whether the failure of a case, with this text where it is known, is one of these."""
-        if case == f"recorded_calls/test_difference[{self.id}]":  # This case is held to the records that it names.
+        if case == f"recorded_calls/test_difference[{self.id}]":  # This case is judged by the records that it names.
             return _any(self.subjects, subject)
         return _any(self.cases, case) and (said is None or _any(self.says, said)) and _any(self.subjects, subject)
 

@@ -1,4 +1,4 @@
-"""Draw multi-head attention: all time-steps or one, and in training the gradients behind them."""
+"""Draw multi-head attention: all time-steps or one, and in training the gradients after them."""
 
 from __future__ import annotations
 

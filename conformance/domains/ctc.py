@@ -17,7 +17,7 @@ SOFTMAX = cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_SOFTMAX
 
 
 def draw(source: Source) -> Drawn:
-    """Draw a loss. Labels repeat, and are as many as the time-steps at most, or a few more."""
+    """Draw a loss. Labels repeat. They number at most the time-steps, or a few more."""
     times, sequences, classes = fitted(
         (source.extent(), source.integer(1, 8), source.extent() + 1), source.profile.most
     )
@@ -40,7 +40,7 @@ def draw(source: Source) -> Drawn:
 
 
 def device(spec: CTCLossSpec, algo: Any, probs: TensorSpec, gradients: TensorSpec | None) -> CTCLoss_v8:
-    """Return a loss of labels of the device, of which a sequence has at most ``spec.longest_label``."""
+    """Return a loss of labels of the device, at most ``spec.longest_label`` per sequence."""
     each, lengths = (TensorSpec(scalar, (probs.dims[1],), (1,)) for scalar in (FLOAT, INT32))
     labels = TensorSpec(INT32, (max(1, (spec.longest_label or 0) * probs.dims[1]),), (1,))
     return CTCLoss_v8(spec, algo, 0, probs, labels, lengths, lengths, each, gradients)

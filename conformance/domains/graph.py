@@ -1,4 +1,4 @@
-"""Draw operation graphs (chapter 9): those that are one documented operation to an engine, and nodes that run one by one."""
+"""Draw operation graphs (chapter 9): one documented operation for an engine, or nodes that run one by one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CLIPS = ((0.0, inf), (0.0, 6.0), (-0.5, 1.5))
 FACTORS = (1.0, 1.0, 1.0, -1.75, 0.5, 0.0)
 KINDS = ("normal", "positive", "ties")
 LARGEST_OF_SMALL = 100  # longest extent of profiles without large chains
-LARGE_CHAIN = 1 << 16  # elements of a result for which a kernel of its own is compiled
+LARGE_CHAIN = 1 << 16  # elements of a result from which a chain has its own kernel
 MAX_PRODUCTS = 400_000  # products of a convolution that is computed node by node
 
 
@@ -142,7 +142,7 @@ def bias(new: Tensors, source: Source, row: Any, y: GraphTensor) -> GraphTensor:
 
 
 def in_groups(tensor: GraphTensor, axis: int, groups: int) -> GraphTensor:
-    """Return the same tensor with a dimension of its own for the groups."""
+    """Return the same tensor with a separate dimension for the groups."""
     dims, strides = tensor.dims, tensor.strides
     each = dims[axis] // groups
     return replace(
@@ -162,7 +162,7 @@ def convolution_node(
 
 
 def one_by_one(source: Source) -> tuple[Node, ...]:
-    """Draw a convolution or none, pointwise operations behind it, and statistics of the last result or none."""
+    """Draw pointwise operations, perhaps after a convolution, and perhaps statistics of the last result."""
     new, precision = Tensors(source), source.pick((FLOAT, *COMPUTED))
     ends = source.chance(35)  # Statistics of the last result follow.
     steps = source.integer(0, 4)
@@ -187,7 +187,7 @@ def numbers_of(tensor: GraphTensor) -> Dims:
 
 
 def chain_dims(source: Source) -> Dims:
-    """Draw the dimensions of pointwise operations: any, or so many that a kernel is compiled for them."""
+    """Draw the dimensions of pointwise operations: any, or large enough that a kernel is compiled for them."""
     if source.profile.longest > LARGEST_OF_SMALL and source.chance(60):
         inner = source.pick((8, 16, 32)), source.pick((8, 24, 64)), source.pick((16, 32, 64))
         return (-(-LARGE_CHAIN // prod(inner)), *inner)
@@ -245,7 +245,7 @@ def direct(source: Source, new: Tensors, precision: Any, is_read: bool) -> Node:
 
 
 def axis(source: Source, extent: int) -> tuple[int, int, int, int, int]:
-    """Draw the window of a dimension, the padding before and behind the image, the stride and the dilation."""
+    """Draw the window of a dimension, the padding before and after the image, the stride and the dilation."""
     window = source.integer(1, 4)
     if not source.profile.extremes:
         before, behind = source.integer(0, window), source.integer(0, window)

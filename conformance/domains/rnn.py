@@ -1,4 +1,4 @@
-"""Draw recurrent networks: forward calls in inference, and in training with the gradients behind them."""
+"""Draw recurrent networks: forward calls in inference, and in training with the gradients after them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def forward(
 
 
 def backward(first: RNNForward, null: tuple[str, ...] = ()) -> tuple[RNNBackwardData, RNNBackwardWeights]:
-    """Return the two backward operations behind a forward operation. ``null`` names gradients that are not given."""
+    """Return the two backward operations after a forward operation. ``null`` names gradients that are not given."""
     n, common = first.network, (first.workspace, first.reserve)
     dhy, dhx, dcy, dcx = states(n, first.x.batch, ("dhy", "dhx", "dcy", "dcx"), null)
     data = RNNBackwardData(

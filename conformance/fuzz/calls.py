@@ -1,6 +1,6 @@
 """Run ``dualdnn fuzz --calls``: draw sequences of documented calls on the C library, and compare its ways to answer.
 
-Each sequence of SEQUENCE calls runs in a process of its own for each way. The ways are Python alone, the memo, a memo
+Each sequence of SEQUENCE calls runs in its own process for each way. The ways are Python alone, the memo, a memo
 that is emptied all the time, and the emulated device. A refusal must have a documented status, cite a clause and write
 nothing. No call may crash or hang, memory must stay flat, and all ways must give the same answers, byte for byte.
 """
@@ -143,7 +143,7 @@ def ran_by(built: Path, way: str, seed: int, calls: int, *shown: int) -> Ran:
 
 
 def ended(built: Path, way: str, seed: int, calls: int, ran: Ran) -> str:
-    """Return what a process was doing when it ended: the call behind the last one that it printed."""
+    """Return what a process was doing when it ended: the call after the last one that it printed."""
     first = STRIDE * len(ran.digests)
     shown = ran_by(built, way, seed, calls, first, calls).digests
     last = shown[-1] if shown else "no call"

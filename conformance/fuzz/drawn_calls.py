@@ -39,7 +39,7 @@ COMPUTED = (
 )
 TAME, WILD = (1, 2, 2, 3), (0, 1, 2, 3, 4, 1, 2, 3, 5, -1, 8, 1, 2)  # sizes of a call that may succeed, and of others
 NUMBERS = (0.0, 1.0, 0.5, -1.0, -0.0, 0.25, float("nan"), 1.0, 0.0)
-OUTPUT = 512  # bytes, room of one host argument
+OUTPUT = 512  # bytes per host argument
 POISON = 9  # each byte of an output before a call
 STRIDE = 1000  # calls between two lines of digests
 LONGEST = 5.0  # seconds that a call may take
@@ -185,7 +185,7 @@ class Calls:
 
 
 def fault(status: int, message: str, body: bytes) -> str:
-    """Return what is wrong with an answer by itself, or an empty text."""
+    """Return why an answer is wrong by itself, or an empty text."""
     if not status:
         return ""
     if status not in DOCUMENTED:

@@ -47,7 +47,7 @@ class Shown(AssertionError):
 
 
 def work(orders: Orders, connection: Connection) -> None:
-    """Draw and judge until the orders are fulfilled, and send what is found."""
+    """Draw and judge until the orders are fulfilled, and send the findings."""
     judge = Judge([open_subject(name) for name in orders.subjects], orders.solvers)
     worker = Worker(orders, connection, judge)
     if orders.entries:

@@ -44,7 +44,7 @@ ENDLESS_CASE = re.compile(r"^endless: (.*)$", re.MULTILINE)  # selection.py
 NOTICED, SURVIVED, GONE, INVALID, ENDED = "noticed", "NOT NOTICED", "gone", "INVALID", "noticed (ended the process)"
 UNDECIDED = "NOT DECIDED"
 KILLED_SECONDS = 10.0
-AGAIN = 4  # times as long a case that did not end has alone: it may have waited for others, for a compiler or a device
+AGAIN = 4  # times the limit of a case, if it runs alone after it did not end; it may have waited for others
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Bug:
     environment: tuple[
         str, ...
     ] = ()  # NAME=value, of the emulated device where one multiprocessor, or one order of threads, cannot
-    ordered: tuple[str, ...] = ()  # cases that run in this order until one fails, instead of those of the files
+    ordered: tuple[str, ...] = ()  # cases that run in this order until one fails, instead of the files' cases
     solvers: str = "all"
 
     @property

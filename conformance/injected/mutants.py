@@ -315,7 +315,7 @@ def cases_of(file: str) -> tuple[str, ...]:
 
 
 def injected(file: str, edit: Edit) -> Bug:
-    """Return the bug of an edit; its old text has as many lines as make it unique."""
+    """Return the bug of an edit; its old text has enough lines to be unique."""
     text = source_of(file).read_text(encoding="utf-8")
     start, end = text.rfind("\n", 0, edit.start) + 1, text.index("\n", edit.end)
     while text.count(text[start:end]) > 1:

@@ -45,8 +45,8 @@ class Reach:
     def kernels(self, file: str) -> set[str]:
         """Return the kernels that depend on a source.
 
-        A kernel source has those compiled from it, and a solver's module those of its twin. Other Python files have
-        those of their folder, or all.
+        These are the kernels compiled from a kernel source, or from the twin of a solver's module. Other Python files
+        have the kernels of their folder, or all.
         """
         path = KERNELS / Path(file).relative_to("accelerated")
         twin = path.with_suffix(".cu")
@@ -64,7 +64,7 @@ class Reach:
     def cases(self, file: str) -> list[str]:
         """Return the cases that launch these kernels.
 
-        For Python files they alternate with those of the family, because a refusing solver launches nothing.
+        For Python files they alternate with the family's cases, because a refusing solver launches nothing.
         """
         own = self.launched_by(self.kernels(file))
         family = KERNELS / Path(file).parts[1]
@@ -114,8 +114,8 @@ class Reach:
         return kernel.startswith(tuple(names)) or any(names & words(other) for other in self.sources[kernel] - {source})
 
     def solvers(self, file: str) -> str:
-        """Return the solvers that must run to launch the kernels: those of the file's module or of its twin,
-        else all.
+        """Return the solvers that must run to launch the kernels: the solvers of the file's module or of its
+        twin, else all.
         """
         path = Path("dualdnn", file).with_suffix("")
         module = ".".join(path.parts)

@@ -20,13 +20,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print what is known of each name. Raises ValueError for an unknown name."""
+    """Print the facts on each name. Raises ValueError for an unknown name."""
     print("\n\n".join(said(name) for name in chosen.name))
     return 0
 
 
 def said(name: str) -> str:
-    """Return what is known of a function, type, clause or erratum. Raises ValueError for an unknown name."""
+    """Return the facts on a function, type, clause or erratum. Raises ValueError for an unknown name."""
     if name in subjects():
         return page(name).rstrip()
     if name in evidence():

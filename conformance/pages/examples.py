@@ -13,7 +13,7 @@ LINES = 12  # lines of an excerpt
 
 @cache
 def _texts() -> list[tuple[str, list[str]]]:
-    """Return path and lines of every file that may have an example; none if the package is installed without them."""
+    """Return path and lines of every file that may have an example; empty if they are not installed."""
     return [
         (path.relative_to(ROOT).as_posix(), path.read_text("utf-8").splitlines())
         for pattern in PLACES

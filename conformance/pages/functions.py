@@ -39,7 +39,7 @@ def subjects() -> dict[str, str]:
 
 
 def page(name: str) -> str:
-    """Return the page of a function or type. Raises KeyError if the documents have none of this name."""
+    """Return the page of a function or type. Raises KeyError if the documents do not have the name."""
     subjects()[name]
     parts = [f"# {name}", _heading(name), _signature(name), _formula(name), *_clauses(name)]
     parts += [_support(name), _errata(name), _differences(name), _speed(name), _example(name)]

@@ -22,7 +22,7 @@ from .tree import HELPERS, Source, read, sources
 from .verdicts import VERDICTS, PortedFile
 
 ALL_PORTED, SOME_LEFT, FAILED = 0, 1, 2  # exit statuses
-FILES_OF_ONE_PROCESS = 64  # A process handles at least so many files, so that starting it pays.
+FILES_OF_ONE_PROCESS = 64  # minimum files per process, so that starting it pays
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _ported(found: Sequence[Source], level: str, jobs: int) -> Iterator[PortedFile]:
-    """Port every file, in order. Two passes are needed, because a name that the tree defines itself is none of
+    """Port every file, in order. Two passes are needed, because a name that the tree defines itself is not
     cuDNN's."""
     paths = [source.path for source in found]
     pieces = max(1, len(paths) // (8 * jobs))

@@ -18,7 +18,7 @@ class Edit:
 
 
 class Edits:
-    """Holds the edits of one text; an edit may lie inside a range that another one moves."""
+    """Holds the edits of one text; an edit may be inside a range that another one moves."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -51,7 +51,7 @@ class Edits:
         return b"".join([*pieces, self.text[at:end]])
 
     def _outermost(self, start: int, end: int, inside: Edit | None) -> Edit | None:
-        """Return the longest edit that begins here and lies within the range, other than those that contain it."""
+        """Return the longest edit that begins here within the range, and does not contain the range."""
         for edit in self.edits[start]:
             if edit.end <= end and (inside is None or edit.start > inside.start or edit.end < inside.end):
                 return edit

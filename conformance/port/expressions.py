@@ -38,7 +38,7 @@ _BINDERS = frozenset({b"bind", b"bind_front", b"ref", b"cref", b"function"})  # 
 
 
 class Expressions:
-    """Answers for each expression of a file: its type, and the enumeration type of its value or number."""
+    """Finds for each expression of a file its type, and the enumeration type of its value or number."""
 
     kinds: frozenset[str]
     macros: set[bytes]
@@ -81,7 +81,7 @@ class Expressions:
         return found.pop() if len(found) == 1 else ""
 
     def trailing(self, function: Any) -> str:
-        """Return the result that stands behind the arrow of a function's declarator."""
+        """Return the result type after the arrow of a function's declarator."""
         found = next((child for child in code(function) if child.type == "trailing_return_type"), None)
         return self.bare(code(found)[0].text.decode("utf-8", "replace")) if found is not None else ""
 
@@ -158,7 +158,7 @@ class Expressions:
         return (kind, depth) if kind else (self.kind_of(node)[0], 0)
 
     def members(self, kind: str, depth: int, count: int) -> list[tuple[str, int]]:
-        """Return the types that a structured binding of a value of this type gives to so many names."""
+        """Return the types that a structured binding of a value of this type gives to ``count`` names."""
         if depth > 0:
             return [(kind, depth - 1)] * count
         fields = list(self.records.get(kind, {}).values())
@@ -303,7 +303,7 @@ class Expressions:
 
 
 def record(node: Any) -> str:
-    """Return the structure or class around a node: its name, the name of its alias, or its text where it has none."""
+    """Return the structure or class around a node: its name, the name of its alias, or its text without a name."""
     while node is not None and node.type not in RECORDS:
         node = node.parent
     if node is None:
@@ -324,7 +324,7 @@ def template_call(function: Any) -> tuple[bytes, list[Any]]:
 
 
 def _returned_values(body: Any) -> Iterator[Any]:
-    """Yield what the ``return`` statements of a body give, without those of lambdas inside."""
+    """Yield the values of the ``return`` statements of a body, except in lambdas inside."""
     waiting = [body]
     while waiting:
         found = waiting.pop()

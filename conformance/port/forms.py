@@ -28,7 +28,7 @@ class Form:
     """Says how one function of cuDNN is ported when it is called with ``parameters``."""
 
     cudnn: str
-    row: int | None  # This is the row of the guide's table; None where the guide has none and the form combines others.
+    row: int | None  # This is the row of the guide's table; None where the form combines others.
     parameters: tuple[str, ...]
     miopen: str | None = None
     arguments: tuple[str, ...] = ()  # Each parameter of MIOpen gets a parameter of cuDNN, or "=" and a constant.
@@ -58,7 +58,7 @@ class Table:
     types: Mapping[str, str]
     enumerators: Mapping[str, str | None]
     kept: frozenset[str]
-    today: Mapping[str, str]  # Functions that no form covers have here, in words, their counterpart in MIOpen of today.
+    today: Mapping[str, str]  # function without a form -> its counterpart in MIOpen of today, in words
 
     def target_of_name(self, name: str) -> str | None:
         """Return the target of a function that is named without arguments: a pointer to it, the body of a macro."""
@@ -86,7 +86,7 @@ def documented() -> frozenset[str]:
 
 @cache
 def table(level: str = "guide") -> Table:
-    """Return the table for one level of MIOpen: the calls of the guide, or also those of today's library."""
+    """Return the table for one level of MIOpen: the calls of the guide, or also today's."""
     return _table(level)
 
 
@@ -111,8 +111,8 @@ def _table(level: str) -> Table:
 def today() -> dict[str, Any]:
     """Return the content of MIOpen's public header beyond the guide.
 
-    It has functions with their signatures, types, enumerators, and ``left``: functions that only look like those of
-    cuDNN.
+    It has functions with their signatures, types, enumerators, and ``left``: functions that only look like
+    cuDNN's.
     """
     data: dict[str, Any] = json.loads(resources.files(__package__).joinpath("today.json").read_text("utf-8"))
     return data

@@ -24,7 +24,7 @@ _TO_NUMBER = {"to_underlying": "int", "underlying_type_t": "int"}
 
 
 def parameter_kinds(function: str, parameters: Sequence[str]) -> list[str | None]:
-    """Return the enumeration type of each parameter of a documented function; None for those of other types."""
+    """Return the enumeration type of each parameter of a documented function; None for other types."""
     known = (
         {p.name: p.base_type for p in functions()[function].parameters if not {"*", "["} & set(p.ctype)}
         if function in functions()

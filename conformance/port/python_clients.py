@@ -1,4 +1,4 @@
-"""Ports Python clients of ``dualdnn.api.cudnn``: calls and enumerators become those of ``dualdnn.api.miopen``."""
+"""Ports Python clients of ``dualdnn.api.cudnn``: calls and enumerators become ``dualdnn.api.miopen``'s."""
 
 from __future__ import annotations
 

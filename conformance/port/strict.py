@@ -1,6 +1,6 @@
-"""Builds a C library whose functions are those of the facade.
+"""Builds a C library that exports the functions of the facade.
 
-A ported program runs against it, and its original beside it. ``build`` compiles the library with cffi's embedding mode;
+A ported program and its original run against it. ``build`` compiles the library with cffi's embedding mode;
 ``install`` runs inside it.
 """
 

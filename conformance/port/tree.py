@@ -48,7 +48,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def read(path: Path) -> bytes:
-    """Return the bytes of a source. Raises ``ValueError`` where they are no text."""
+    """Return the bytes of a source. Raises ``ValueError`` where they are not text."""
     content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError("is UTF-16: convert it to UTF-8 first")

@@ -30,7 +30,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Note:
-    """Points at something that is no call: a name without a counterpart, a string, a lost choice."""
+    """Points at something that is not a call: a name without a counterpart, a string, a lost choice."""
 
     line: int
     column: int

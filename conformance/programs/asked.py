@@ -38,7 +38,7 @@ class NotTold(Exception):
 
 
 class Asked:
-    """Make descriptors of ours with the values that the library tells.
+    """Make our descriptors with the values that the library tells.
 
     foreign: function -> the library's own, or None.
     """
@@ -47,7 +47,7 @@ class Asked:
         self.face, self.foreign, self.getters = face, foreign, dict[str, Any]()
 
     def descriptor(self, pointer: int, base: str) -> Any:
-        """Return a descriptor with the values behind the library's pointer. Raises NotTold."""
+        """Return a descriptor with the values of the library's descriptor at ``pointer``. Raises NotTold."""
         made = self.new(base)
         for part in ASKED[base]:
             values = self._values(functions()[f"cudnnGet{part}"], pointer)

@@ -1,5 +1,5 @@
-"""Decide which calls of an observed program are judged: all, one of so many, or as many as a share of the time
-allows.
+"""Decide which calls of an observed program are judged: all, every n-th, or the calls that fit a share of the
+time.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Watch:
         self.expected = sampled.expected(operation, self.pages, places, self.said)
 
     def finish(self) -> list[str]:
-        """Compare what the call wrote, and return what is wrong, one line each."""
+        """Compare what the call wrote, and return the mistakes, one line each."""
         after = Elements(self.operation, {name: self._pages(name) for name in self.outputs}, 2**62)
         sampled.compare(self.operation, self.expected, after, self.said)
         if self.pixels is not None:

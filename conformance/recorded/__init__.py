@@ -14,18 +14,18 @@ cudnnGetVersion returned, "device": what it ran on, "records": [...]}``. A recor
 ``id``         unique in the file;
 ``function``   the documented function;
 ``status``     the number that the function returned (see ``status_of``);
-``arguments``  documented parameter name -> value, for every parameter that is no pure host output;
+``arguments``  documented parameter name -> value, for every parameter except pure host outputs;
 ``memory``     list of [block before the call, block after it], null where the bytes were not kept; left out when empty;
 ``result``     what the function returned in host outputs: one value, or an object by name; left out where nothing was;
 ``note``       free text; left out when empty.
 
-Values: null is NULL; numbers; lists; a string is the name of an enumerator (a number where it is none of them); and
+Values: null is NULL; numbers; lists; a string is the name of an enumerator (a number where it has no name); and
 
 ``{"handle": true}``                                    the library handle;
 ``{"descriptor": type, "calls": [[function, arguments], ...]}``  a descriptor that these calls have filled, the argument
                                                         left out of each is the descriptor itself; no calls: as created;
 ``{"memory": i, "offset": bytes, "bytes": size}``       part of the record's memory i; parts of one memory may overlap;
-``{"memory_of": parameter}``                            as many bytes as that size argument says, contents not kept;
+``{"memory_of": parameter}``                            that size argument gives the number of bytes, contents not kept;
 ``{"required": d, "was": n}``                           a size: n, which was d more than the library said it needed;
 ``{"unrecorded": text}``                                something that was not kept; such a call cannot be repeated.
 

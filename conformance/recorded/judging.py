@@ -91,7 +91,7 @@ def equal_results(one: Any, other: Any) -> bool:
 
 
 def _our_fault(outcome: Outcome) -> tuple[str, float]:
-    """Return what is wrong with our subject's outputs, and error/bound. The text is empty if nothing is wrong."""
+    """Return the mistake in our subject's outputs, or an empty text, and error/bound."""
     problems = list(outcome.problems)
     if outcome.operation is None:
         changed = [name for name, now in outcome.after.items() if not np.array_equal(now, outcome.before[name])]

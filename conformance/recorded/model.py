@@ -29,12 +29,12 @@ _FAMILIES = {1: "NOT_INITIALIZED", 2: "BAD_PARAM", 3: "NOT_SUPPORTED", 4: "INTER
 
 
 class RecordingError(ValueError):
-    """Report a file that is no recording, or an invalid record, by file, record and value."""
+    """Report a file that is not a recording, or an invalid record, by file, record and value."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Hold one recorded call. ``arguments`` is None for an experiment that is no single documented call."""
+    """Hold one recorded call. ``arguments`` is None for an experiment that is not a single documented call."""
 
     id: str
     function: str
@@ -64,7 +64,7 @@ class Record:
 
 
 def _unrecorded(value: Any) -> Iterable[str]:
-    """Yield what is missing inside a value."""
+    """Yield the reason of each missing part of a value."""
     if isinstance(value, Mapping):
         if "unrecorded" in value:
             yield str(value["unrecorded"])

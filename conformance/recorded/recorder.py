@@ -61,7 +61,7 @@ class Recorder:
         return result
 
     def _remember(self, call: _Call, result: Any) -> None:
-        """Record what is known of the descriptors after a successful call."""
+        """Note the setter calls of the descriptors after a successful call."""
         if call.name.startswith(("cudnnCreate", "cudnnBackendCreate")) and result is not None:
             self._filled[id(result)] = (result, [])
         if call.name.startswith("cudnnDestroy"):

@@ -40,7 +40,7 @@ for _call, _size in (("cudnnCTCLoss", "workspaceSizeInBytes"), ("cudnnCTCLoss_v8
 
 
 def asked(query: str, function: str, given: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments of a size query: those of the call with the same names, with or without "host", or types."""
+    """Return the arguments of a size query: the call's arguments of the same names (with or without "host") or types."""
     types = {p.base_type: given[p.name] for p in functions()[function].arguments if p.name in given}
     found = []
     for parameter in functions()[query].arguments:

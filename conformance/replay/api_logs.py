@@ -147,7 +147,7 @@ class Asked:
 
 @dataclass
 class Log:
-    """Hold the calls of a log, and the lines that belong to none."""
+    """Hold the calls of a log, and the lines that belong to no call."""
 
     calls: list[Logged]
     foreign: list[tuple[int, str]]
@@ -265,7 +265,7 @@ class Fields:
         return tuple(found)[:count] if isinstance(found, tuple) else (found,)
 
     def sizes(self, name: str) -> tuple[int, ...]:
-        """Return numbers of which every one is at least 1, as every descriptor has them."""
+        """Return numbers that are all at least 1, as every descriptor has them."""
         found = self.numbers(name)
         if min(found, default=0) < 1:
             raise Unreadable(f"a {self.kind} with {name} {_shown(self.text(name))}")
@@ -547,7 +547,7 @@ class Summary:
     skipped: dict[tuple[str, str], list[Logged]] = field(default_factory=dict)
 
     def lines(self, log: Log) -> Iterator[str]:
-        """Yield lines on what is in the log, and what is left out."""
+        """Yield lines on the contents of the log, and on the calls that are left out."""
         computing = sum(map(len, self.asked.values()))
         yield (
             f"{len(log.calls)} calls: {computing} compute, {len(self.asked)} different ones; {self.settings} set descriptors; "

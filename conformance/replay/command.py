@@ -1,4 +1,4 @@
-"""Run ``dualdnn replay``: repeat a saved call, a recorded one, or those of an API log."""
+"""Run ``dualdnn replay``: repeat a saved call, a recorded call, or the calls of an API log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe as data how releases of cuDNN write their API logs, and what their logs lack of the documented calls."""
+"""Describe as data how releases of cuDNN write their API logs, and which documented arguments the logs lack."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import re
 READ = (7, 8, 9)  # releases whose logs are read
 # Releases 7 and 8 write "(v8907)"; release 9 adds a second number: "(v91200 46)".
 HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
-ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # matches headers of unknown releases too
+ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # It matches headers of unknown releases too.
 # This matches the mark of a line, after any text that a collector or a quotation adds in front.
 MARK = re.compile(r"^(?:.*?[\s>:#*\]|)/-])??([IiEeWwFf])!(?: |$)")
 
 
 def _unquoted(found: re.Match[str]) -> str:
-    """Return the text that a collector put into an object of JSON; a line that is none stays."""
+    """Return the text that a collector put into an object of JSON; another line stays as it is."""
     try:
         return str(json.loads(f'"{found[1]}"', strict=False)).rstrip("\r\n")
     except ValueError:
@@ -40,7 +40,7 @@ DRESSED = (
     (re.compile(r"\t"), "    "),
     (re.compile(r"\\([\\_*\[\]()#!>-])"), r"\1"),
 )
-# The process that wrote a line is in front of its mark, as launchers, containers and the system's log name it.
+# The process that wrote a line is named before its mark, as launchers, containers and the system's log name it.
 ORIGIN = re.compile(
     r"\[(?:[A-Za-z]+[ _:=-]?)?\d+(?:,\d+)?\]|\b(?:rank|worker|gpu|pid|process|proc|node)[ _:=#-]*\d+|[\w.-]+[_-]\d+(?= *\|)",
     re.IGNORECASE,
@@ -83,7 +83,7 @@ CHANGING = frozenset({
 
 
 def plain(line: str) -> str:
-    """Return a line of a log as its program wrote it, without the dressing of its source."""
+    """Return a line of a log as its program wrote it, without additions by collectors and pages."""
     for form, instead in DRESSED:
         line = form.sub(instead, line)
     return line

@@ -74,7 +74,7 @@ def is_complete(directory: Path) -> bool:
 
 
 def tier_of(directory: Path) -> str:
-    """Return the name of the tier of a directory's report; "full" if the report names none."""
+    """Return the name of the tier of a directory's report; "full" if the report does not name it."""
     return str((_facts(directory) or {}).get("tier", "full")).partition(",")[0]
 
 

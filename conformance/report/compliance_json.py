@@ -204,7 +204,7 @@ def _decode_clause(identifier: str, entry: Any) -> Clause:
 
 
 def _groups(report: Report) -> Iterator[list[CaseResult]]:
-    """Yield the groups of cases that share an entry: those of a test that ended alike."""
+    """Yield the groups of cases that share an entry: the cases of a test that ended alike."""
     order = {subject.name: index for index, subject in enumerate(report.subjects)}
 
     def key(case: CaseResult) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Skips:
-    """Count the cases that a subject skipped for one reason, by test. `clauses` are cited by these cases."""
+    """Count the cases that a subject skipped for one reason, by test. These cases cite `clauses`."""
 
     subject: str
     reason: str

@@ -18,8 +18,8 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def to_junit(report: Report) -> bytes:
     """Return the bytes of junit.xml: one element for each test on a subject, and one for each reason to skip cases.
 
-    A test fails if one of its cases has a new failure; the text lists the failing cases. It is skipped if none of its
-    cases passed: a mistrusted case shows nothing, and JUnit has no word for a known failure. CI systems read a limited
+    A test fails if one of its cases has a new failure; the text lists the failing cases. It is skipped if no case
+    passed: a mistrusted case shows nothing, and JUnit has no word for a known failure. CI systems read a limited
     number of elements (GitLab 250,000 objects) and of bytes, and identify a test by its name.
     """
     root = ElementTree.Element("testsuites", name=_legal(report.specification))

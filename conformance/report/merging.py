@@ -49,7 +49,7 @@ def counted(cases: Iterable[CaseResult], skips: Iterable[Skips]) -> tuple[Skips,
 def merged_skips(runs: Sequence[tuple[Sequence[CaseResult], Sequence[Skips]]]) -> list[Skips]:
     """Merge the skips of several runs.
 
-    A test has as many cases as in the run with the most, and a case that ran anywhere is not skipped.
+    A test has its largest number of cases in any run, and a case that ran anywhere is not skipped.
     """
     ran = Counter((test_of(id), subject) for id, subject in {(c.id, c.subject) for cases, _ in runs for c in cases})
     most: Counter[tuple[str, str]] = Counter()

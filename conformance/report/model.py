@@ -125,7 +125,7 @@ class Report:
 
     @cached_property
     def _of_second_document(self) -> frozenset[str]:
-        """Return the subjects with any function of the second document; a cuDNN library has none."""
+        """Return the subjects with any function of the second document; a cuDNN library has no such function."""
         functions = (function for function in self.functions.values() if function.library == SECOND_DOCUMENT)
         return frozenset(name for function in functions for name, there in function.implemented.items() if there)
 

@@ -50,7 +50,7 @@ class OwnSubject:
         self.cudnn: Any = cudnn
         # Otherwise another kernel would serve, and the planned one would never be judged.
         Device.compiles_in_background = False
-        Device.measures_anew = True  # Otherwise searches would not run what they are judged by.
+        Device.measures_anew = True  # Otherwise searches would not run the algorithms that they are judged by.
         handle = self.new_handle()
         self.description = handle.backend.description
         cudnn.cudnnDestroy(handle)
@@ -157,7 +157,7 @@ Subject = OwnSubject | ForeignSubject | RecordedSubject
 def foreign_path(name: str) -> Path | None:
     """Return the shared library that a subject's name means, or None for other kinds.
 
-    Raises ``ValueError`` if none is installed.
+    Raises ``ValueError`` if the library is not installed.
     """
     kind, _, rest = name.partition(":")
     if kind == "library" and rest:

@@ -98,7 +98,7 @@ def probed(name: str, seconds: float) -> ProbedSubject:
         told = Path(folder, "told")
         told.touch()
         command = [sys.executable, "-m", __name__, name, str(told)]
-        # The standard error is a file: a process that the library leaves behind would keep a pipe open.
+        # The standard error is a file: a process that the library leaves running would keep a pipe open.
         with Path(folder, "said").open("w+b") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
             in_time = _in_time(process, told, seconds)

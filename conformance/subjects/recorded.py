@@ -15,7 +15,7 @@ def is_recorded(name: str) -> bool:
 
 
 def recordings_of(name: str) -> list[Recording]:
-    """Return the recordings of a subject: those of ``recorded:PATH``, else the packaged ones."""
+    """Return the recordings of a subject: of ``recorded:PATH``, else the packaged ones."""
     path = name.partition(":")[2] if is_recorded(name) else ""
     return [load_recording(path)] if path else [load_recording(packaged) for packaged in packaged_recordings()]
 

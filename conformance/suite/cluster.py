@@ -1,7 +1,7 @@
 """Run the cases on the workers of a Dask cluster (``--scheduler``): each worker has one case at a time.
 
-A worker that ends has failed the case that it ran. The case is run once more, alone: as the first one of a new process, where the cluster
-starts one within ``RENEWAL_SECONDS``. What that shows is in the message of the failure. The other cases go on.
+If a worker ends, its case has failed. The case runs once more, alone: as the first one of a new process, if the cluster
+starts one within ``RENEWAL_SECONDS``. The message of the failure says how that went. The other cases go on.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0  # seconds between two looks at the list of workers
 START_SECONDS = 120.0  # seconds; bounds the wait for the first worker
-# This many seconds bound the wait for a new process, before a case runs again in one that has run others.
+# A case that has to run alone waits this many seconds for a new process, and then takes a used one.
 RENEWAL_SECONDS = 60.0
 
 
 def client_of(address: str) -> Client:
-    """Return a client of a scheduler. Raises ``UsageError`` where there is none, or the package is missing."""
+    """Return a client of a scheduler. Raises ``UsageError`` without a scheduler, or without the package."""
     try:
         from distributed import Client
     except ImportError:
@@ -55,13 +55,13 @@ def options_of(config: pytest.Config) -> tuple[str, ...]:
 
 
 def clauses_in(reports: Sequence[pytest.TestReport]) -> tuple[str, ...]:
-    """Return the clauses of the results that a worker put into reports."""
+    """Return the clauses of the results in a worker's reports."""
     results: list[Any] = [value for one in reports for name, value in one.user_properties if name == "conformance"]
     return tuple(sorted({clause for result in results for clause in result["clauses"]}))
 
 
 def strictly(dask_scheduler: Any) -> None:
-    """Let the scheduler run no task of a worker that ended again: its end is a result."""
+    """Let the scheduler not repeat a task whose worker ended, because the end is a result."""
     dask_scheduler.allowed_failures = 0
 
 
@@ -74,7 +74,7 @@ class Cluster:
         self.given = options_of(config), Path(expected).read_text(encoding="utf-8") if expected else ""
         self.client = client_of(config.getoption("--scheduler"))
         self.client.run_on_scheduler(strictly)
-        self.ready: set[str] = set()  # workers whose cases are those of the run
+        self.ready: set[str] = set()  # workers that have the cases of the run
         self.used: set[str] = set()  # workers that have run a case
         self.meeting: dict[Future, str] = {}  # workers that were asked for their cases
         self.running: dict[Future, tuple[str, str]] = {}  # Each running task has its worker and its case.
@@ -123,7 +123,7 @@ class Cluster:
         return future
 
     def _look(self) -> None:
-        """Note which workers went, and ask those that came for their cases."""
+        """Note which workers are gone, and ask new ones for their cases."""
         present = set(self.client.scheduler_info(n_workers=-1)["workers"])
         self.ready &= present
         for future, (worker, case) in list(self.running.items()):
@@ -134,7 +134,7 @@ class Cluster:
             self.meeting[self._submit(worker, collected)] = worker
 
     def _listen(self) -> None:
-        """Take what a worker answers, after a short wait where none does."""
+        """Take a worker's answer, or wait for a short time."""
         with suppress(queue.Empty):
             future = self.done.get(timeout=LOOK_SECONDS)
             if future in self.meeting:
@@ -143,7 +143,7 @@ class Cluster:
                 self._take(future)
 
     def _welcome(self, worker: str, future: Future) -> None:
-        """Let a worker run cases. Raises ``UsageError`` unless it has this commit, and the cases of the others."""
+        """Let a worker run cases. Raises ``UsageError`` unless it has this commit, and the other workers' cases."""
         if future.status != "finished":
             if worker in self.client.scheduler_info(n_workers=-1)["workers"]:
                 raise pytest.UsageError(f"worker {worker} cannot run the suite: {future.exception()}")
@@ -157,7 +157,7 @@ class Cluster:
         self.ready.add(worker)
 
     def _give(self) -> None:
-        """Give each idle worker a case: a new one first those that have to run alone."""
+        """Give each idle worker a case; new workers first get the cases that have to run alone."""
         busy = {worker for worker, _ in self.running.values()}
         for worker in sorted(self.ready - busy):
             late = [c for c, since in self.again.items() if time.monotonic() - since > RENEWAL_SECONDS]
@@ -182,7 +182,7 @@ class Cluster:
             self._ended(future, worker, case)
 
     def _ended(self, future: Future, worker: str, case: str) -> None:
-        """Run the case of a worker that ended once more, or report what it did twice."""
+        """Repeat the case of a worker that ended, or report that it ended two workers."""
         del self.running[future]
         self.ready.discard(worker)
         if case in self.ends:
@@ -201,7 +201,7 @@ class Cluster:
             self._crash(case, f"was judged by a worker that ended, {self.ends.pop(case)}; the case {said}", alone)
 
     def _crash(self, case: str, how: str, clauses: tuple[str, ...] = ()) -> None:
-        """Report the end of a worker, as xdist does. clauses: those of the case, if it ran again."""
+        """Report the end of a worker, as xdist does. clauses: the clauses of the case, if it ran again."""
         self.config.stash[ENDED] = Ended(how, clauses)
         file, _, name = case.partition("::")
         report = pytest.TestReport(case, (file, None, name), {}, "failed", f"the subject {how}", "???")  # type: ignore[arg-type]  # as xdist has it

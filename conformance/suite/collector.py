@@ -178,7 +178,7 @@ class Collector:
         self.notes.append(f"report{'' if state == COMPLETE else f' ({state})'}: {paths['report.html']}")
 
     def _write_details(self, directory: Path) -> None:
-        """Write the files beside the report: launches of kernels and, with ``--prove``, how each clause is shown."""
+        """Write the files next to the report: launches of kernels and, with ``--prove``, how each clause is shown."""
         self.kernels = write_kernels(self.results, directory)
         if self.proves:
             write_proofs(self.results, directory, self.due)

@@ -32,7 +32,7 @@ class Lacking:
     unrun: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return lines to print on what is missing, none if nothing is."""
+        """Return lines to print on what is missing."""
         found = [
             f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
             for name, clauses in self.unshown.items()

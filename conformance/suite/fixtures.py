@@ -50,7 +50,7 @@ def cudnn(subject: Subject) -> Any:
 
 @pytest.fixture
 def handle(request: pytest.FixtureRequest, subject: Subject) -> Iterator[Any]:
-    """Yield a handle of the subject, or skip the case if it has none (a library without a GPU)."""
+    """Yield a handle of the subject, or skip the case without one (a library without a GPU)."""
     if not subject.computes:
         pytest.skip(GPU_ONLY)
     made = subject.new_handle()
@@ -198,7 +198,7 @@ def refuses(subject: Subject, evidence: Evidence) -> Callable[..., bool]:
 
 @pytest.fixture
 def refused(caller: Caller, refuses: Callable[..., bool], run: Callable[..., Trial]) -> Callable[..., None]:
-    """Return a check that an operation's call raises this status and clause, and changes none of its operands.
+    """Return a check that an operation's call raises this status and clause, and does not change its operands.
 
     A call that a release serves is judged.
     """

@@ -24,7 +24,7 @@ def opened(name: str) -> Subject:
 
 
 def described(name: str, seconds: float | None = None) -> DescribedSubject:
-    """Return what is known of a subject.
+    """Return the properties of a subject.
 
     A foreign library is not loaded: it could end the process that writes the report. seconds: limit of each step that
     loads it in another process.
@@ -55,6 +55,6 @@ def without_subject(file: str, name: str, subject: str) -> str:
 
 
 def subject_of(item: pytest.Item) -> str | None:
-    """Return the name of a case's subject, or None if it has none or does not apply to it."""
+    """Return the name of a case's subject, or None without a subject, or if it does not apply to it."""
     name = getattr(getattr(item, "callspec", None), "params", {}).get("subject")
     return name if isinstance(name, str) else None

@@ -15,7 +15,7 @@ RESULTS, RESUMED = "results.jsonl", "resumed.jsonl"
 
 
 class JournalError(ValueError):
-    """Say that a journal does not belong to the run that shall continue."""
+    """Say that a journal does not belong to the run that is to continue."""
 
 
 class Journal:
@@ -75,7 +75,7 @@ def finished(path: Path) -> set[tuple[str, str]]:
 
 
 def resumed(directory: Path, run: Mapping[str, Any]) -> Path | None:
-    """Join the results of earlier attempts and return the file, or None if there are none.
+    """Join the results of earlier attempts and return the file, or None without results.
 
     Raises ``JournalError`` for other runs.
     """

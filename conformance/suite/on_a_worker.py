@@ -1,7 +1,7 @@
 """Run cases in a worker of a Dask cluster.
 
 One session of pytest lasts as long as the process, and runs a case on request. ``collected`` and ``outcome`` are the
-tasks. The session has a thread of its own, because it waits inside pytest between two cases.
+tasks. The session has its own thread, because it waits inside pytest between two cases.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Cases:
             item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
             self.answers.put(self.reports)
 
-    @pytest.hookimpl(trylast=True)  # This runs behind the hooks that complete the report.
+    @pytest.hookimpl(trylast=True)  # This runs after the hooks that complete the report.
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.reports.append(self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
 
@@ -96,7 +96,7 @@ SESSIONS: dict[tuple[Any, ...], Cases] = {}
 
 
 def session_of(options: Sequence[str], expected: str) -> Cases:
-    """Return the session of this process for these options, which its first case begins."""
+    """Return the session of this process for these options; the first call begins it."""
     key = (*options, expected)
     if key not in SESSIONS:
         SESSIONS[key] = Cases(options, expected)
@@ -104,7 +104,7 @@ def session_of(options: Sequence[str], expected: str) -> Cases:
 
 
 def collected(options: Sequence[str], expected: str) -> tuple[str, Ids]:
-    """Return the commit of the package that a worker has, and the cases that it would run."""
+    """Return the commit of the worker's package, and the cases that it would run."""
     return commit(), session_of(options, expected).ids
 
 

@@ -22,7 +22,7 @@ from ..subjects import is_recorded
 
 PROVEN = "proven"  # A case fails without the clause's check, or under a break of the clause.
 TWO_WAYS = "refused otherwise"  # Every such case fails because another check refuses the same call.
-SHOWN = "shown"  # Cases pass, and none has failed under a break of this clause.
+SHOWN = "shown"  # Cases pass, and have not failed under a break of this clause.
 WORDS = (SHOWN, TWO_WAYS, PROVEN)  # ascending strength of evidence; the strongest counts
 NOTICED = {REFUSED_OTHERWISE: TWO_WAYS, CHECK_OFF: PROVEN, BROKEN: PROVEN}
 READ = "read"  # class of reason of clauses that a reader judged; a run does not overrule it
@@ -46,7 +46,7 @@ def unproven(subject: str) -> dict[str, str]:
 def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> Evidence:
     """Return subject -> clause -> its best evidence and what the case noticed ("by"), over all passed cases.
 
-    due: clauses that are listed even if none of their cases passed.
+    due: clauses that are listed even if no case of them passed.
     """
     found: Evidence = {result["subject"]: {clause: {"evidence": SHOWN} for clause in due} for result in results if due}
     for result in results:
@@ -65,7 +65,7 @@ def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> E
 def _proof(fault: str) -> tuple[str, str, str]:
     """Return (evidence, clause, what was broken) of a noticed fault.
 
-    The clause is empty if the fault belongs to none.
+    The clause is empty if the fault belongs to no clause.
     """
     for prefix, word in NOTICED.items():
         if fault.startswith(f"{prefix} "):
@@ -114,7 +114,7 @@ def with_evidence(report: Report) -> Report:
 def differing(results: Sequence[Mapping[str, Any]], part: str, due: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     """Return two lists of lines: on due clauses that are neither proven nor listed, and on clauses that are both.
 
-    The second list is no failure: the order of cases decides which breaks are tried.
+    The second list is not a failure: the order of cases decides which breaks are tried.
     """
     missing, shrunk = [], []
     wanted = {clause for clause in scope.in_scope() if of_part(clause, part)}
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     proofs = joined(json.loads(path.read_text(encoding="utf-8")) for path in parser.parse_args(arguments).proofs)
     wanted = set(scope.in_scope())
     judge_first = sorted(proofs, key=lambda name: not name.startswith(JUDGE))
-    for subject in judge_first:  # The other list leaves out what is in this one.
+    for subject in judge_first:  # The other list leaves out the clauses of this one.
         reasons: dict[str, list[str]] = {}
         clauses, known, backend = proofs[subject], unproven(subject), subject.partition(":")[0]
         of_judge = {clause for found in listed["unproven"][JUDGE].values() for clause in found if backend != JUDGE}

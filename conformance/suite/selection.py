@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def names_part(item: pytest.Item, part: str) -> bool:
-    """Return whether a case names a clause of the part i/n of all clauses, or none; refusals may cite clauses later."""
+    """Return whether a case names a clause of the part i/n, or no clause: refusals may cite clauses later."""
     cited = getattr(getattr(item, "function", None), "cited", ())  # The rows of a table cite these.
     named = [*cited, *(clause for mark in item.iter_markers("shows") for clause in mark.args)]
     return not named or any(of_part(clause, part) for clause in named)

@@ -64,7 +64,7 @@ class Workers:
     def _end_others(self) -> None:
         """Kill workers that are stopped at two successive looks: nothing inside a stopped process can end it.
 
-        Also kill what an ended worker left behind: it would keep the worker's pipe open, whose end is awaited.
+        Also kill the processes of an ended worker: they would keep the worker's pipe open, whose end is awaited.
         """
         seen: set[int] = set()
         while not self.over.wait(STOPPED_SECONDS):
@@ -144,14 +144,14 @@ def _process_of(node: Any) -> Any:
 
 
 def _holders(pipe: Any) -> list[int]:
-    """Return the other processes that have a pipe open; none where it is closed here."""
+    """Return the other processes that have a pipe open; nothing where it is closed here."""
     try:
         name = f"pipe:[{os.fstat(pipe.fileno()).st_ino}]"
     except (OSError, ValueError):
         return []
     found = []
     for path in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):  # The process has ended, or is somebody else's.
+        with suppress(OSError):  # The process has ended, or belongs to another user.
             if os.readlink(path) == name and int(path.parts[2]) != os.getpid():
                 found.append(int(path.parts[2]))
     return found
@@ -224,7 +224,7 @@ class Watched:
 def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
     """Note that a foreign subject forked, or closed standard output or error; reopen these.
 
-    The result of the phase has this beside the case's own failure.
+    The result of the phase has this in addition to the case's own failure.
     """
     name = subject_of(item)
     if name is None or opened(name).ours:

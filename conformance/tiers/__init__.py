@@ -1,7 +1,7 @@
 """Freeze the tiers of the suite: ``smoke`` takes a minute, ``standard`` minutes, and ``full`` is everything.
 
 The standard tier shows every clause that the suite can show, calls every function, and runs every solver and kernel,
-each at least once. Its cases are a frozen list beside this file, chosen from the report of a full run (``python -m
+each at least once. Its cases are a frozen list next to this file, chosen from the report of a full run (``python -m
 dualdnn.conformance.tiers``). The list counts its versions, so two reports of one version ran the same cases. A case
 that leaves the list leaves a reason.
 """
@@ -106,7 +106,7 @@ def path_of(name: str) -> Path:
 
 
 def read_tier(name: str) -> Tier | None:
-    """Return a tier with its checked list, or None for the full tier, which has none.
+    """Return a tier with its checked list, or None for the full tier, which has no list.
 
     Raises ``TierError`` for an unknown tier.
     """

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def updated(name: str, known: dict[str, Candidate], needs: set[Aim], wanted: argparse.Namespace) -> Tier:
-    """Return a tier that shows what is needed, and write it if wanted."""
+    """Return a tier that shows everything wanted, and write it if asked."""
     path = path_of(name)
     old = parsed(name, json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Tier(name, (), ())
     have = [] if wanted.anew else [case for case in old.cases if case in known]

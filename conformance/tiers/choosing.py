@@ -71,7 +71,7 @@ def aims(known: Mapping[str, Candidate]) -> set[Aim]:
 
 
 def chosen(known: Mapping[str, Candidate], left: set[Aim], have: Iterable[str] = ()) -> list[str]:
-    """Return cases that together show what is left, beside those already in ``have``; the best value per second comes
+    """Return cases that together show what ``have`` does not show yet; the best value per second comes
     first.
 
     A module that another chosen case needs costs nothing more. A case whose aims others also show is left out at the
@@ -107,7 +107,7 @@ def needed(known: Mapping[str, Candidate], picked: Iterable[str], wanted: set[Ai
 
 
 def union(sets: Iterable[Iterable[T]]) -> set[T]:
-    """Return what is in any of the sets."""
+    """Return the union of the sets."""
     return {each for one in sets for each in one}
 
 

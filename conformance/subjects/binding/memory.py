@@ -178,7 +178,7 @@ class Cuda:
             raise CudaError(f"{name}: {(text.value or b'unknown error').decode()} ({number})")
 
     def allocate(self, nbytes: int) -> Buffer:
-        """Return uninitialised memory; zero bytes give a buffer with an address of its own."""
+        """Return uninitialised memory; zero bytes give a buffer with its own address."""
         if nbytes < 0:
             raise ValueError(f"nbytes: {nbytes} is negative")
         address = ctypes.c_uint64()

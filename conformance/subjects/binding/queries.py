@@ -32,7 +32,7 @@ def status_number(library: Library, status: cudnnStatus_t) -> int:
 
 
 def tensor_data_type(library: Library, ctype: str, address: int | None) -> int:
-    """Return the data type of a tensor or filter descriptor as the library reports it; FLOAT if it reports none."""
+    """Return the data type of a tensor or filter descriptor as the library reports it, or else FLOAT."""
     is_filter = ctype == "cudnnFilterDescriptor_t"
     getter = library.symbol("cudnnGetFilterNdDescriptor" if is_filter else "cudnnGetTensorNdDescriptor")
     if getter is None or address is None:

@@ -50,7 +50,7 @@ def scalar(kind: Any, value: object, where: str) -> Any:
 
 
 def named(enumeration: type[IntEnum], number: int) -> int:
-    """Return the enumerator of the number, or the bare number if the document has none (from a later release)."""
+    """Return the enumerator of the number, or the bare number if the document lacks it (from a later release)."""
     try:
         return enumeration(number)
     except ValueError:
@@ -120,7 +120,7 @@ class DebugStruct(ctypes.Structure):
 
 
 class DebugRecord(NamedTuple):
-    """Hold what a log callback gets beside the message."""
+    """Hold the data that a log callback gets besides the message."""
 
     cudnn_version: int
     cudnnStatus: cudnnStatus_t
