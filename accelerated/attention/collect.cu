@@ -8,7 +8,7 @@
 
 struct Collection {
   long long source_offset, result_offset;  // bytes
-  int parts, size;                         // parts per sum; numbers per part
+  int parts, size;                         // parts per sum; elements per part
   int accesses;                            // 16-byte vectors of all results
   int is_of_keys;
   FastDivmod accesses_per_vector;

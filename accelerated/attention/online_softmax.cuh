@@ -44,8 +44,8 @@ struct Softmax {
   }
 };
 
-// Ends the sums of a warpgroup's rows as weighted means, or zeros for queries without keys. Maxima and inverse sums are
-// kept for the gradients where there is room. vector_of(row) locates a row of the block, by heads.
+// Ends the sums of a warpgroup's rows as weighted means, or zeros for queries without keys. Maxima and inverse sums
+// go to `statistics` unless it is null. vector_of(row) locates a row of the block, by heads.
 template <class VectorOf>
 __device__ __forceinline__ void finish_sums(float (&sums)[SIZE / 2], const Softmax& softmax, const Window (&window)[2],
                                             float scaler, float* statistics, int warp_row, int rows,

@@ -215,7 +215,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&su
   }
 }
 
-// Describes the window of a query: keys low <= k < high. It is empty where there is no query.
+// Describes the window of a query: keys low <= k < high. It is empty for a missing query.
 struct Window {
   int low, high;
   __device__ __forceinline__ bool has(int key) const { return low <= key && key < high; }

@@ -20,7 +20,7 @@ struct TensorStrides {
 
 struct Pixels {
   FastDivmod extent[3];  // extents of all dimensions of pixels but the outermost
-  unsigned count, rows;  // pixels of all images; rows of the bit mask, or pixels where there is none
+  unsigned count, rows;  // pixels of all images; rows of the bit mask, or pixels without a mask
   int channels;
   FastDivmod groups;        // groups of channels along pixels
   int mask_row, mask_word;  // strides between rows and between words of the bit mask, in elements

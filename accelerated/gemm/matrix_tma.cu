@@ -246,7 +246,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Transposes 4 x 4 values of four lanes whose numbers differ in the bits FIRST_BIT and FIRST_BIT + 1. One value of
+  // Transposes 4 x 4 values of four lanes whose indices differ in the bits FIRST_BIT and FIRST_BIT + 1. One value of
   // each lane stays.
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&)[1]) {}
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&value)[4]) {

@@ -55,7 +55,7 @@ struct Stretch {
     for (unsigned k = member; k < head; k += team) visit(k);
     for (unsigned k = tail + member; k < count; k += team) visit(k);
   }
-  // Returns the index of a member's element number `which` (of ENDS) outside of vectors; `count` where there is none.
+  // Returns the index of a member's element `which` (below ENDS) outside of vectors, or `count` if it does not exist.
   static constexpr int ENDS = 2 * WIDTH / MIN_TEAM > 1 ? 2 * WIDTH / MIN_TEAM : 1;
   __device__ __forceinline__ unsigned end(unsigned member, unsigned team, int which) const {
     unsigned k = member + which * team;

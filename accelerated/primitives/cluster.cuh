@@ -132,7 +132,7 @@ struct ClusterExchange : ClusterMbarrier {
     asm volatile("" : "+r"(to.data), "+r"(to.barrier));
     return to;
   }
-  // Sends two numbers from the lanes where `some` is true.
+  // Sends two values from the lanes where `some` is true.
   __device__ __forceinline__ void send(bool some, const RemoteAddress& to, float first, float second) const {
     asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(to.data),
                  "f"(first), "r"(to.barrier), "f"(second), "r"(unsigned(some))

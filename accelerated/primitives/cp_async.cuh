@@ -44,7 +44,7 @@ template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const vo
                  : "memory");
 }
 #endif
-// Copies 16 bytes that exist with the L2 policy evict_first.
+// Copies 16 existing bytes with the L2 policy evict_first.
 __device__ __forceinline__ void cp_async_evict_first(void* to, const void* from) {
 #ifdef EMULATED_CUDA
   cp_async<16>(to, from, true);

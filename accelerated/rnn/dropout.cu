@@ -8,7 +8,7 @@
 #include "rnn/dropout.cuh"
 #include "primitives/philox.cuh"
 
-// Offsets count numbers of the compute type.
+// Offsets count elements of the compute type.
 struct DrawArguments {
   COMPUTE* reserve;
   const PhiloxStates* states;

@@ -5,7 +5,7 @@
 
 constexpr int OCTET = 8;
 
-// Holds the offsets after a layer, in numbers of the reserve space: the next layer's input, and the mask. An offset of
+// Holds the offsets after a layer, in elements of the reserve space: the next layer's input, and the mask. An offset of
 // -1 means that nothing is dropped.
 struct Dropout {
   long long vectors, mask;

@@ -4,7 +4,7 @@
 
 enum Cell { RELU = 0, TANH = 1, LSTM = 2, GRU = 3 };
 constexpr int GATES = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;
-constexpr int KEPT = CELL == LSTM || CELL == GRU ? 4 : 1;  // numbers per cell in the reserve space, without its states
+constexpr int KEPT = CELL == LSTM || CELL == GRU ? 4 : 1;  // values per cell in the reserve space, without its states
 
 // Locates a part of the weight space: its first element for the first direction, and the stride to the second
 // direction.
@@ -18,7 +18,7 @@ struct Layer {
   int first, last;
 };
 
-// Holds the offsets of the parts of the work space and of this layer's reserve space, in numbers of the compute type.
+// Holds the offsets of the parts of the work space and of this layer's reserve space, in elements of the compute type.
 // An offset of -1 means that nothing is kept. Layer inputs, layer outputs and gate gradients have the data type. A
 // layer's output has the order (step, sequence, direction, unit).
 struct Regions {

@@ -248,7 +248,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
       default:
         if (INPUTS == 2 || length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, first_row, rows, target);
         else if constexpr (INPUTS == 1)
-          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // Two inputs lack registers for it.
+          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // Two inputs lack registers.
     }
   }
   __syncthreads();

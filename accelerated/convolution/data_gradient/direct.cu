@@ -4,7 +4,7 @@
 // the element.
 //
 // Roofline bound: bytes, dx written once and dy and w read once; 2 flops a product. Each element of dy is read once per
-// tap and input channel, from L1 and L2; these reads limit this kernel. Convolutions of more than a few products take
+// tap and input channel, from L1 and L2; these reads limit this kernel. Convolutions of more than a few products use
 // the forward kernels (residue_classes.py).
 #include "convolution/direct.cuh"
 

@@ -4,7 +4,7 @@
 // a fixed order.
 //
 // Roofline bound: bytes, x and dy read once and dw written once; 2 flops a product. Each element of dy is read once per
-// element of a filter, from L1 and L2; these reads limit this kernel. Convolutions of more than a few products take
+// element of a filter, from L1 and L2; these reads limit this kernel. Convolutions of more than a few products use
 // matrix products (forward_convolution.py).
 #include "convolution/direct.cuh"
 

@@ -15,7 +15,7 @@ struct Arguments {
   int together;                // interleaved rows
   int kept;                    // channels of x
   unsigned count;              // columns of all rows
-  FastDivmod columns, rows;    // divide by the columns of interleaved rows, and by such rows per plane
+  FastDivmod columns, rows;    // divisors: columns of interleaved rows, interleaved rows per plane
   FastDivmod planes;           // per image
 };
 

@@ -364,8 +364,7 @@ __device__ __forceinline__ void multiply_any(const Arguments& a) {
   __shared__ Tiles<typename Arithmetic<ELEMENT>::Operand, TILE_N, TILE_M, TILE_K> shared;
   if constexpr (sizeof(ELEMENT) == 1)
     if (a.words) return multiply<Word, Word, TILE_N, TILE_M, ROWS, COLUMNS, TILE_K>(a, shared);
-  // Single 8-bit integers and double take the smaller tiles, because the sums of the larger would not fit the
-  // registers.
+  // Single 8-bit integers and double use the smaller tiles, because sums of larger tiles would not fit the registers.
   if constexpr (sizeof(ELEMENT) > 1 || TILE_N * TILE_M <= 4096)
     multiply<ELEMENT, typename FilterOf<ELEMENT>::type, TILE_N, TILE_M, ROWS, COLUMNS, TILE_K>(a, shared);
 }

@@ -3,9 +3,8 @@
 //
 // Tiling: a block has four teams of four warps. Each team computes its own tiles of output pixels, so that one team
 // multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared memory,
-// with zeros for the padding. It gathers fragments from there by a table of the words of K (two 16-bit elements, or one
-// float). Unused elements of a word may be NaN, so they are cleared, not multiplied by zero. The filters stay in shared
-// memory.
+// with zeros for the padding. It gathers fragments by a table of the words of K (two 16-bit elements, or one float).
+// Unused elements of a word may be NaN, so they are cleared, not multiplied by zero. The filters stay in shared memory.
 //
 // Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7, stride
 // 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
@@ -67,7 +66,7 @@ __device__ __forceinline__ Tile find_tile(const Arguments& a, unsigned index) {
 
 // --- The image ---
 
-// Reads eight or four elements at any address. It may read all of each aligned 16 bytes that they touch.
+// Reads eight or four elements at any address. It may read every aligned 16-byte vector that they touch.
 __device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
   const unsigned shift = reinterpret_cast<uintptr_t>(from) % 16;
   const uint4* vectors = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(from) - shift);

@@ -276,7 +276,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     else Pipeline::release(used);
   }
 
-  // Begins all products of a tile; the last may still be in flight on return. Returns the stage that it reads.
+  // Begins all products of a tile. Returns the stage that the last product reads, which may still be in flight.
   __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
     constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
     constexpr bool LEFT = NCHW && FILTERS_MN_MAJOR, RIGHT = NCHW ? TRANSPOSED : FILTERS_MN_MAJOR;

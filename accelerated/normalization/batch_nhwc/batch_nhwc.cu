@@ -169,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) normalization_batch_nhw
 struct BackwardArguments {
   BackwardCall call;
   Columns columns;
-  unsigned sums;  // numbers of partial moments before the partial sums in scratch memory
+  unsigned sums;  // values of partial moments that precede the partial sums in scratch memory
 };
 
 // This kernel runs where mean and inverse are not saved.

@@ -40,7 +40,7 @@ struct Columns {
   }
 };
 
-// This is a partial result in scratch memory: two numbers for sums, three for moments.
+// This is a partial result in scratch memory: two values for sums, three for moments.
 struct Partial {
   COMPUTE* pair;
   COMPUTE* low;  // null for sums

@@ -1,5 +1,5 @@
 // These kernels compute forward pooling (3.2.69) with any window in generic layouts; static and global windows have
-// others.
+// other kernels.
 //
 // Tiling: in `tile` a block has a tile of outputs, in vectors of planes or channels, and reads x once into shared
 // memory (generic_tile.cuh). In `thread`, for NHWC windows with little overlap, each thread computes 16 bytes of y. In

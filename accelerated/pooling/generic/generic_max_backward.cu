@@ -1,4 +1,5 @@
-// These kernels compute the gradient (4.1.18) of maxima with any window in generic layouts; static windows have others.
+// These kernels compute the gradient (4.1.18) of maxima with any window in generic layouts; static windows have other
+// kernels.
 //
 // Tiling: in `tile` a block has a tile of inputs, in vectors of four planes or channels (eight of 16 bits). It reads x
 // once into shared memory (generic_tile.cuh). It finds the first maximum of every window there, and keeps its index and

@@ -36,7 +36,7 @@ struct Object {  // An object is a barrier with the joined clocks of the threads
   const void* address;
   Clock arrived, completed;  // `arrived` covers all arrivals so far, `completed` the arrivals of ended phases.
 };
-struct Past {  // It lists a block's accesses that other blocks may be ordered behind: all up to `floor`, later ones
+struct Past {  // A past lists a block's accesses that may precede other blocks: all up to `floor`, later ones
                // by the clock.
   unsigned begin, end, floor;
   const Clock* clock;
