@@ -1,4 +1,4 @@
-"""The crosscheck handle: agreement passes, the first disagreement is named and can be replayed."""
+"""The crosscheck handle lets agreement pass, names the first disagreement, and saves it for a replay."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_disagreement_names_everything_and_replays(prepared, monkeypatch, capsys
 
 
 def disagreement(prepared, monkeypatch, spoil):
-    """What the crosscheck of a tanh says when one side is spoilt."""
+    """Return what the crosscheck of a tanh raises when one side is spoilt."""
     handle, descriptor, tensor, x = prepared
     spoil(handle, monkeypatch)
     with pytest.raises(BackendsDisagree) as raised:
@@ -126,7 +126,7 @@ def test_half_a_file_does_not_stay(prepared, monkeypatch, tmp_path):
 
 
 def test_calls_that_are_saved_at_once_have_files_of_their_own(tmp_path, monkeypatch):
-    """A name that was free when somebody looked is not free any more."""
+    """A name that was free when it was looked up may be taken when it is used."""
     spec = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 4, 5, 6), strides=(120, 1, 24, 4))"
     operation = parse(f"ScaleTensor(alpha=3.0, y={spec})")
     memory = prepare(operation, "normal", 0)
@@ -136,7 +136,7 @@ def test_calls_that_are_saved_at_once_have_files_of_their_own(tmp_path, monkeypa
 
 
 def test_a_file_that_is_no_archive(tmp_path):
-    """NumPy advises to load it unsafely."""
+    """The error does not repeat NumPy's advice to load the file unsafely."""
     (tmp_path / "text.npz").write_text("no archive")
     with pytest.raises(ValueError, match=r"text\.npz is no saved call: neither an \.npz file"):
         loaded(tmp_path / "text.npz")

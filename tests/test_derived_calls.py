@@ -1,4 +1,4 @@
-"""Calls that the suite derives from the function table: what each parameter gets, and what nothing tells."""
+"""The suite derives calls from the function table. Each parameter gets its value, or an error names it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from dualdnn.conformance.trial import attempt
 
 
 class Given(dict):
-    """A descriptor, which keeps attributes as well."""
+    """Stand for a descriptor, which keeps attributes as well."""
 
 
 class Recorder:
-    """A library whose calls are lists of what they got; descriptors are dictionaries of what their setters got."""
+    """Record calls with their arguments. A descriptor is a dictionary of what its setters got."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
@@ -45,7 +45,7 @@ class Recorder:
             if name.startswith(("cudnnSet", "cudnnRestore")) and isinstance(values[0], dict):
                 values[0].update(list(given.items())[1:])
             if name == "cudnnGetMultiHeadAttnBuffers":
-                return (0, 0, 0)  # the operation's own spaces are enough
+                return (0, 0, 0)  # The operation's own spaces suffice.
             return 4096 if "WorkspaceSize" in name or "MakeFused" in name else 16 if "StatesSize" in name else None
 
         return call
@@ -63,13 +63,13 @@ HANDLE = Handle()
 
 
 def called(operation: Operation) -> tuple[str, dict[str, Any]]:
-    """The function that is called for an operation, and what its parameters get."""
+    """Return the function that is called for an operation, and its arguments by name."""
     recorder = Recorder()
     Caller(recorder, HANDLE)(operation, {name: f"memory of {name}" for name in operation.operands})
     return recorder.calls[-1]
 
 
-# An operation graph is a plan and a pack, which the recorder cannot finalise.
+# An operation graph needs a plan and a pack, which the recorder cannot finalise.
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "OperationGraph"])
 def test_every_parameter_gets_what_it_is_named_after(sample):
     operation: Any = SAMPLES[sample]
@@ -78,7 +78,7 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
     used = set()
     for parameter in (p for p in functions()[name].arguments if p.name in given):
         value = given[parameter.name]
-        if value == "copied":  # to device memory, from fields of the operation
+        if value == "copied":  # The caller copied fields of the operation to device memory.
             continue
         if parameter.memory == "device" and value is not None:
             size = given.get("workspaceSizeInBytes", given.get("workSpaceSizeInBytes"))
@@ -160,7 +160,7 @@ def test_absent_operands_and_arrays_of_descriptors():
 
 
 def test_a_graph_by_whichever_engine_takes_it():
-    """The first configuration of the heuristics that makes a plan, then engines by their numbers; the last one's refusal where none does."""
+    """The first heuristic configuration that makes a plan serves, else the first engine by number that does. Without one, the call fails."""
     operation = graph_cases.executed(*graph_cases.GRAPHS["fused"], engine=graph_cases.ABLE["fused"][-1])
     handle = cudnn.cudnnCreate(backend="reference")
     caller = Caller(cudnn, handle, any_engine=True)
@@ -174,7 +174,7 @@ def test_a_graph_by_whichever_engine_takes_it():
     refusing = Caller(
         Refusing(cudnn, "cudnnBackendFinalize", Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), handle, any_engine=True
     )
-    assert attempt(refusing, operation).passed  # without heuristics, by its number
+    assert attempt(refusing, operation).passed  # Without heuristics the engine is found by its number.
     none = Caller(
         Refusing(cudnn, "cudnnBackendFinalize", Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), handle, any_engine=True
     )
@@ -183,7 +183,7 @@ def test_a_graph_by_whichever_engine_takes_it():
 
 
 class Refusing:
-    """The functions, of which one refuses descriptors of a kind."""
+    """Pass calls on, but let one function refuse descriptors of one kind."""
 
     def __init__(self, functions_: Any, name: str, kind: Kind) -> None:
         self.functions, self.name, self.kind = functions_, name, kind

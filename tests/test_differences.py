@@ -1,4 +1,4 @@
-"""Declared differences say exactly what they expect: what else happens, what no longer does and what they do not name fail."""
+"""A declared difference expects exactly what it names. Another outcome, a pass and an undeclared failure fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tensor(*dims, strides=None, data_type="CUDNN_DATA_FLOAT"):
 
 
 def found(record: Record, name: str = "test"):
-    """The finding about a recorded call of version 9.19, as the judge of recorded calls makes it."""
+    """Return the finding about a recorded call of release 9.19, as the judge of recorded calls makes it."""
     recording = Recording(name, "cudnn", 91900, "a GPU", (record,))
     replayer = Replayer(cudnn, cudnn.cudnnCreate(backend="reference"), compute=False)
     return examine(record, recording, replayer), [(recording, record)]
@@ -88,7 +88,7 @@ def test_a_case_that_is_covered_and_not_named_is_a_failure():
 
 def test_a_case_that_is_named_and_passes_is_noticed():
     difference, _ = difference_of_case(INT32_FILTER, "vendor-8907", False, True, "")
-    assert difference is not None  # known and passed: an unexpected pass, which fails the run
+    assert difference is not None  # A known failure that passes unexpectedly fails the run.
     assert difference_of_case("filter_descriptors/test_4d[x]", "vendor-8907", False, True, "") == (None, "")
 
 
@@ -205,7 +205,7 @@ def test_nan_in_a_result_agrees_with_itself():
 
 
 def added(alpha: float, after) -> Record:
-    """cudnnAddTensor of a NaN and ones to 0..2."""
+    """Return a record of cudnnAddTensor that adds a NaN and ones to 0, 1 and 2."""
     a, c = (np.array(values, np.float32).view(np.uint8) for values in ([np.nan, 1, 1], [0, 1, 2]))
     places = {name: {"memory": index, "offset": 0, "bytes": 12} for index, name in enumerate("AC")}
     arguments = {

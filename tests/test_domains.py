@@ -1,4 +1,4 @@
-"""The domains: what they draw is accepted, and reaches the solvers of its family."""
+"""Calls accept what the domains draw, and it reaches the solvers of each family."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dualdnn.conformance.subjects import open_subject
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 ALL = tuple(PROFILES.values())
-OF_KERNELS = ("rnn", "attention", "ctc", "fused_ops", "graph")  # domains that draw every kernel of their folder soon
-LONG = ("fused_ops",)  # domains whose last solver takes 7 s to be drawn
-# Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
+OF_KERNELS = ("rnn", "attention", "ctc", "fused_ops", "graph")  # domains that soon draw every kernel of their folder
+LONG = ("fused_ops",)  # domains that need 7 s to draw their last solver
+# These solvers need shapes that the emulated device takes too long to judge, or several conditions that seldom coincide.
 SELDOM = {
     "convolution": (
         "convolution.data_gradient_folded",
@@ -33,7 +33,7 @@ SELDOM = {
 
 
 def each(domain: Any, count: int, look: Any, profiles: Any = ALL, number: int = 1) -> None:
-    """Look at so many operations of a domain."""
+    """Call ``look`` with this number of operations of a domain."""
     drawing = settings(
         max_examples=count,
         database=None,
@@ -49,10 +49,10 @@ def judge():
     return Judge([open_subject("reference")])
 
 
-@pytest.mark.long  # make fuzz judges what is drawn, too, on both backends
+@pytest.mark.long  # make fuzz also judges drawn operations, on both backends
 @pytest.mark.parametrize("name", DOMAINS)
 def test_what_is_drawn_is_accepted_and_judged(name, judge):
-    """By the reference, as by the suite; the line of an entry is the entry."""
+    """The reference accepts what is drawn, the judge passes it, and an entry equals its parsed line."""
 
     def look(drawn):
         entry = Entry(name, drawn, 3)
@@ -78,14 +78,14 @@ def test_a_profile_keeps_its_limits(profile):
 
 
 class Complete(Exception):
-    """End the drawing, because everything has been drawn."""
+    """End the drawing when everything has been drawn."""
 
 
 def planned(name: str, wanted: set[str], plans_all: bool) -> set[str]:
-    """Return the wanted solvers and kernels that nobody drew within 2,000 operations.
+    """Return the wanted solvers and kernels that 2,000 operations do not draw.
 
-    They are planned for the emulated device, without compiling anything. plans_all: a solver is planned again and
-    again, for its other kernels.
+    They are planned for the emulated device, without compiling anything. plans_all: plan a solver again, to find its
+    other kernels.
     """
     device: Any = EmulatedDevice(0)
     missing = {one for one in wanted if not one.startswith(SELDOM.get(name, ("-",)))}

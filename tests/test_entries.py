@@ -1,4 +1,4 @@
-"""Operations that are cut to some entries of their batch, and calls of which some entries are judged."""
+"""Operations can be cut to some entries of their batch, and large calls are judged by some entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CUT = [
 
 
 def elements(operation, name, memory):
-    """The memory of an operand by element."""
+    """Return the memory of an operand, with one row per element."""
     size = SCALAR_BYTES[operation.tensor(name).scalar_type]
     return memory[: memory.size // size * size].reshape(-1, size)
 
@@ -33,7 +33,7 @@ def computed(operation):
 
 @pytest.mark.parametrize("name", CUT)
 def test_entries_are_those_of_the_whole(name):
-    """What the smaller operation computes of an entry is what the whole one computes of it."""
+    """The smaller operation computes for an entry what the whole operation computes for it."""
     operation = SAMPLES[name]
     before, after = computed(operation)
     assert entries.batch_of(operation) >= 2
@@ -56,7 +56,7 @@ def test_entries_are_those_of_the_whole(name):
 
 
 def test_other_entries_are_chosen_at_each_call():
-    """Small calls are judged whole, of large ones as many entries as the portion allows."""
+    """Small calls are judged whole, and large calls by the number of entries that the portion allows."""
     small = SAMPLES["SoftmaxForward"]
     assert programs.chosen_of(small, 1) is None
     from dataclasses import replace

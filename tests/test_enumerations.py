@@ -1,4 +1,4 @@
-"""Enumerations against the headers of NVIDIA's own package."""
+"""Enumerations agree with the headers of NVIDIA's own package."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dualdnn.api.enumerations import ENUMERATIONS, RESTORED
 from dualdnn.conformance.subjects import find_vendor_library
 from looped import for_each
 
-# Names that the headers of 8.9.7 spell otherwise or no longer have.
+# The headers of 8.9.7 spell these names differently, or lack them.
 OTHER_NAMES = {
     "CUDNN_POINTWISE_IDENTITY_FWD": "CUDNN_POINTWISE_IDENTITY",
     "CUDNN_FUSED_SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK": "CUDNN_FUSED_SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK",
 }
-# How many enumerators there are: of the document's, not of a later release's.
+# These count the document's enumerators, and later releases have more.
 COUNTS = ("CUDNN_KNOB_TYPE_COUNTS", "CUDNN_NUMERICAL_NOTE_TYPE_COUNT")
-NOT_IN_HEADERS = {"libraryPropertyType"}  # declared by CUDA
+NOT_IN_HEADERS = {"libraryPropertyType"}  # CUDA declares it.
 
 
 def header_values() -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""examples/graph: every engine computes the block, and the drawing is the one of its README."""
+"""examples/graph: every engine computes the block, and the README shows the drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/reading: its gradients are those of differences, what is read of columns, and that a few steps teach it something."""
+"""examples/reading: its gradients agree with differences, it reads columns correctly, and a few steps teach it something."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def example():
 
 @pytest.fixture(scope="module")
 def strings(example):
-    """A few strings, in float32."""
+    """Return a few strings in float32."""
     digits, _ = sys.modules["data"].split_digits()
     return sys.modules["strings"].drawn(digits, 128, 3)
 
 
 def test_what_is_read():
-    """The likeliest class of each step, repetitions once, blanks apart."""
+    """Reading takes the likeliest class of each step, merges repetitions, and drops blanks."""
     with imported("reading", "layers_of_sequences") as module:
         read = module.read
     steps = np.array([[0, 4, 4, 0, 4, 1, 1], [0, 0, 0, 0, 0, 0, 0], [10, 10, 9, 0, 0, 9, 9]])
@@ -35,7 +35,7 @@ def test_what_is_read():
 
 @pytest.mark.parametrize("variant, weights", [("Run", "recurrent_weights"), ("AttentiveRun", "attention_weights")])
 def test_gradients_are_differences(example, handle, strings, variant, weights):
-    """Gradients agree with differences of a batch's loss along random directions of some parameters."""
+    """Gradients agree with finite differences of a batch's loss, along random directions of some parameters."""
     run, random = getattr(example, variant)(handle, 1), np.random.default_rng(0)
     batch = sys.modules["learn"].BATCH
     images, labels = strings.images[:batch], strings.labels[:batch]
@@ -45,7 +45,7 @@ def test_gradients_are_differences(example, handle, strings, variant, weights):
     _, gradients = run.network.step(images, labels)
     for name in (weights, "first_filter", *(["positions"] if variant == "AttentiveRun" else [])):
         direction, losses = np.sign(random.standard_normal(values[name].shape)).astype(np.float32), []
-        for step in (3e-4, -3e-4):  # few rectified values and maxima change sides
+        for step in (3e-4, -3e-4):  # Steps this small change few rectified values and maxima.
             run.parameters[name] = values[name] + np.float32(step) * direction
             losses.append(run.network.step(images, labels)[0])
         run.parameters[name] = values[name]
@@ -55,7 +55,7 @@ def test_gradients_are_differences(example, handle, strings, variant, weights):
 
 @pytest.mark.long
 def test_it_learns(example, handle, strings):
-    """Four batches of strings, three times: the loss falls."""
+    """The loss falls in three passes over four batches of strings."""
     run = example.Run(handle, 3)
     first, _, last = (np.mean(run.steps(strings, epoch, 4)) for epoch in range(3))
     assert last < 0.8 * first

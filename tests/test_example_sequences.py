@@ -1,4 +1,4 @@
-"""examples/sequences: its gradients are those of differences, a run that is stopped goes on, it learns, and the backends agree."""
+"""examples/sequences: its gradients agree with differences, a stopped run resumes, it learns, and the backends agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def example():
 
 @pytest.fixture
 def images(example):
-    """Four batches to learn, one to be read."""
+    """Return four batches to learn and one to read."""
     learn = sys.modules["learn"]
     training, held_out = learn.split_digits()
     count = 4 * learn.BATCH
@@ -30,7 +30,7 @@ def images(example):
 
 
 def test_gradients_are_differences(example, handle, images):
-    """Gradients agree with differences of a batch's loss along random directions of each parameter."""
+    """Gradients agree with finite differences of a batch's loss, along random directions of each parameter."""
     run, random = example.Run(handle, 1, dropped=0.0), np.random.default_rng(0)
     batch = sys.modules["learn"].BATCH
     x, labels = images[0].images[:batch], images[0].labels[:batch]
@@ -56,7 +56,7 @@ def test_gradients_are_differences(example, handle, images):
 
 
 def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(example, handle, images, tmp_path):
-    """The masks of dropout too."""
+    """The masks of dropout are the same, too."""
     expected = example.Run(handle, 2).run(*images)
     path = tmp_path / "run.npz"
     assert example.Run(handle, 2, checkpoint=path).run(*images, stop=1) == expected[:1]
@@ -64,7 +64,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(example, handle, im
 
 
 def test_it_learns(example, handle, images):
-    """A batch, again and again: it knows these images by heart, and reads some of others."""
+    """After many steps on one batch, it knows these images by heart and reads some others."""
     learn = sys.modules["learn"]
     run = example.Run(handle, 1, dropped=0.0)
     x, labels = images[0].images[: learn.BATCH], images[0].labels[: learn.BATCH]
@@ -77,7 +77,7 @@ def test_it_learns(example, handle, images):
 
 
 def test_the_backends_agree(example, handle, images, capsys):
-    """Both backends read the same with the same weights, and have the same gradients of a batch."""
+    """Both backends read the same with the same weights, and compute the same gradients of a batch."""
     run = example.Run(handle, 1)
     run.run(*images)
     other = cudnn.cudnnCreate(backend="accelerated", device="emulated")

@@ -18,7 +18,7 @@ PICTURE = "misclassified.svg"
 
 
 def printed(script, *arguments):
-    """What a script prints; one thread, as its matrices are small and other tests run beside it."""
+    """Return what a script prints. It has one thread, as its matrices are small and other tests run meanwhile."""
     command = [sys.executable, "-W", "error::RuntimeWarning", str(DIGITS / script), *map(str, arguments)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
@@ -26,7 +26,7 @@ def printed(script, *arguments):
 
 @pytest.fixture
 def train(monkeypatch):
-    """The module; its neighbours have names that other modules may have too."""
+    """Yield the module. Its neighbours may share names with other modules."""
     monkeypatch.syspath_prepend(DIGITS)
     before = set(sys.modules)
     yield importlib.import_module("train")
@@ -58,7 +58,7 @@ def test_the_weights_are_what_the_script_trains(tmp_path):
     with np.load(DIGITS / "weights.npz") as committed, np.load(tmp_path / "weights.npz") as trained:
         assert set(committed) == set(trained)
         for name in committed:
-            # Sums in another order, by another BLAS, change the last digits of float64 and grow over 900 steps.
+            # Another BLAS adds in another order, which changes the last digits of float64 and grows over 900 steps.
             np.testing.assert_allclose(trained[name], committed[name], rtol=0, atol=1e-3, err_msg=name)
 
 

@@ -1,4 +1,4 @@
-"""examples/digits/learn.py: its steps are PyTorch's, a run that is stopped goes on with the same numbers, and it learns."""
+"""examples/digits/learn.py: its steps equal PyTorch's, a stopped run resumes with the same numbers, and it learns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def learn():
 
 
 def test_the_first_steps_are_those_of_pytorch(learn, handle):
-    """Without dropout; torch_steps.py recorded them in float64."""
+    """Without dropout, the steps equal those that torch_steps.py recorded in float64."""
     training, _ = learn.split_digits()
     with np.load(DIGITS / "torch_steps.npz") as file:
         recorded = dict(file)
@@ -27,12 +27,12 @@ def test_the_first_steps_are_those_of_pytorch(learn, handle):
     np.testing.assert_allclose(losses, recorded["losses"], rtol=1e-4)
     for name, value in run.parameters.values().items():
         apart = np.abs(value - recorded[name]).max() / np.abs(recorded[name]).max()
-        # A bias in front of a normalisation changes nothing: its gradient is rounding alone.
+        # A bias before a normalization changes nothing, so that its gradient is only rounding error.
         assert apart < 1e-4 or name in ("first_bias", "second_bias"), name
 
 
 def few(learn, count):
-    """As many training images, and the held-out ones of one batch."""
+    """Return the first training images, and the held-out images of one batch."""
     training, held_out = learn.split_digits()
     return learn.Digits(training.images[:count], training.labels[:count]), learn.Digits(
         held_out.images[: learn.EVALUATED], held_out.labels[: learn.EVALUATED]
@@ -40,7 +40,7 @@ def few(learn, count):
 
 
 def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(learn, handle, tmp_path):
-    """Dropout goes on where it was, as do the momenta, and the order of the images."""
+    """Dropout, the momenta and the order of the images go on where they were."""
     images = few(learn, 4 * learn.BATCH)
     whole = learn.Training(handle, 2)
     expected = whole.run(*images)
@@ -54,7 +54,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(learn, handle, tmp_
 
 
 def test_it_learns(learn, handle, tmp_path):
-    """Two passes read nine of ten held-out digits; the twelve of the example 98 of 100."""
+    """Two passes suffice to read nine of ten held-out digits. The example's twelve passes read 98 of 100."""
     training, held_out = learn.split_digits()
     run = learn.Training(handle, 2)
     history = run.run(training, held_out)
@@ -64,7 +64,7 @@ def test_it_learns(learn, handle, tmp_path):
 
 
 def test_the_backends_agree(learn, handle, capsys):
-    """Both backends read the same with the same weights, and have the same gradients of a batch."""
+    """Both backends read the same with the same weights, and compute the same gradients of a batch."""
     training, held_out = few(learn, learn.BATCH)
     run = learn.Training(handle, 1)
     run.run(training, held_out)

@@ -1,4 +1,4 @@
-"""Numbers nearly as large as 32 bits count: of descriptors for small tensors, and between the elements of tensors with gaps."""
+"""Descriptors of small tensors may have numbers near the limit of 32 bits, and elements may be that far apart."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from test_domains import each
 
 EXTREMES = (PROFILES["extremes"],)
 DRAWN, LAYOUTS = 12, 4  # operations of a domain, layouts of an operation
-BESIDE = 2**35  # bytes without access on both sides of an operand: a wrong offset of 32 bits ends there
+BESIDE = 2**35  # bytes without access before and after an operand, where a wrong 32-bit offset ends
 NOT_RESERVED = 0x4000  # MAP_NORESERVE
 MIN_RANK = 3  # rank of the smallest tensor whose strides change
 MOVED = 0.7  # share of these tensors whose strides change
-OF_GRAPHS = (2**63 - 1, 2**62, 2**40)  # strides are 64-bit numbers
-TRIED = 40  # layouts, some of which the calls refuse
-# Tensors without a descriptor of their strides, and operations whose descriptors have none, or packed ones alone.
+OF_GRAPHS = (2**63 - 1, 2**62, 2**40)  # strides of graphs, which are 64-bit numbers
+TRIED = 40  # layouts that are tried; the calls refuse some
+# These tensors have no descriptor with strides. These operations have no descriptor with strides, or a packed one.
 FIXED = ("weightSpace", "dweightSpace", "biasData", "reorderedBiasData")
 PACKED = ("RNN", "MultiHeadAttn", "SetDropoutStates", "ReorderFilter", "TransformFilter", "SpatialTfGrid", "BnFinalize")
 
@@ -54,7 +54,7 @@ libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
 class SparseMemory:
-    """Zeros, in pages that exist when they are touched, between addresses without access."""
+    """Hold zeros in pages that exist once they are touched, between addresses without access."""
 
     def __init__(self, nbytes: int) -> None:
         self.accessible = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -66,7 +66,7 @@ class SparseMemory:
         self.array = np.frombuffer((ctypes.c_ubyte * nbytes).from_address(self.first), np.uint8)
 
     def is_zero(self) -> bool:
-        """Return whether every page that was touched holds zeros."""
+        """Return whether every touched page holds zeros."""
         states = np.zeros(self.accessible // mmap.PAGESIZE, np.uint8)
         assert not libc.mincore(self.first, self.accessible, states.ctypes.data)
         starts = np.flatnonzero(states & 1) * mmap.PAGESIZE
@@ -78,9 +78,9 @@ class SparseMemory:
 
 
 def far_strides(rng: random.Random, dims: tuple[int, ...], most: int, large: Sequence[int] = LARGE) -> tuple[int, ...]:
-    """Return strides of which one or two are as large as ``most`` elements allow; the others are packed, in some order.
+    """Return strides, one or two as large as ``most`` elements allow, the others packed in some order.
 
-    large: the strides of dimensions of size 1.
+    large: strides for the dimensions of size 1.
     """
     order = [*range(len(dims))]
     if rng.random() < 0.5:
@@ -98,7 +98,7 @@ def far_strides(rng: random.Random, dims: tuple[int, ...], most: int, large: Seq
 
 
 def relaid(value: Any, change: Any, fixed: Sequence[str] = ()) -> Any:
-    """Return a record with other tensor descriptions, in all of its fields but those that are ``fixed``."""
+    """Return a record with other tensor descriptions in all fields except the ``fixed`` ones."""
     if isinstance(value, TensorSpec | GraphTensor):
         return change(value)
     if type(value) is tuple:
@@ -110,14 +110,14 @@ def relaid(value: Any, change: Any, fixed: Sequence[str] = ()) -> Any:
 
 
 class FarCaller(Caller):
-    """Makes calls on sparse copies of the operands, whose elements lie far apart; descriptions that are alike stay alike."""
+    """Make calls on sparse copies of the operands, whose elements are far apart. Equal descriptions stay equal."""
 
     def __init__(self, handle: Any, number: str, known: Mapping[Any, Any] | None = None) -> None:
         super().__init__(cudnn, handle)
         self.rng, self.known = random.Random(number), dict(known or {})
 
     def far(self, operation: Any) -> Any:
-        """Return the operation with some of its tensors' elements far apart."""
+        """Return the operation with the elements of some tensors far apart."""
         return relaid(operation, self._far, (*FIXED, *operation.raw.values()))
 
     def _far(self, spec: Any) -> Any:
@@ -174,7 +174,7 @@ def test_descriptors_of_the_largest_numbers(judge, name):
 
 
 def is_served(handle: Any, steps: Sequence[Step], number: str) -> bool:
-    """Return whether calls are served with their tensors' elements far apart, after checking each solver's results."""
+    """Check each solver's results on elements far apart, and return whether the calls are served."""
     caller = FarCaller(handle, number)
     far = [caller.far(step.operation) for step in steps]
 
@@ -184,7 +184,7 @@ def is_served(handle: Any, steps: Sequence[Step], number: str) -> bool:
 
     try:
         by_solvers(handle, far, judged, ALL)
-    except NoPatternError:  # The engine of a graph does not execute these layouts.
+    except NoPatternError:  # The engine does not execute these layouts.
         return False
     except CudnnError as error:
         assert error.clause, error
@@ -194,13 +194,13 @@ def is_served(handle: Any, steps: Sequence[Step], number: str) -> bool:
 
 @pytest.fixture
 def handle(monkeypatch) -> Any:
-    """A handle of an emulated device that takes memory of the process."""
+    """Return a handle of an emulated device that accepts memory of the process."""
     made = cudnn.cudnnCreate(backend="accelerated", device="emulated")
     monkeypatch.setattr(made.backend.device, "takes_foreign", True)
     return made
 
 
-# Containers of sequences have no strides.
+# The descriptors of sequence data have no strides.
 @pytest.mark.parametrize("name", [name for name in DOMAINS if name not in ("rnn", "attention")])
 def test_elements_far_apart_in_drawn_operations(handle, name):
     served = []
@@ -229,7 +229,7 @@ def test_elements_far_apart(handle, name):
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("stride", [2**30, 2**29 + 3, 2**31 - 8])
 def test_padding_beside_elements_far_apart(handle, data_type, stride):
-    """Offsets of the padding, which 32 bits do not count, lead a vector to no wrong element."""
+    """Offsets of the padding that exceed 32 bits do not lead a vector access to a wrong element."""
     for before in (1, 2, 3, 5, 9):
         operation = transform.applied(transform.changing(before=(0, 0, 0, before)), (1, 1, 2, 2), data_type)
         source = replace(operation.srcData, strides=(1, 1, 1, stride))
@@ -240,7 +240,7 @@ def test_padding_beside_elements_far_apart(handle, data_type, stride):
 
 @pytest.mark.parametrize("number", range(len(list(graph_kinds.graphs()))))
 def test_graphs_with_strides_of_64_bits(judge, number):
-    """Graphs take strides of size-1 dimensions whose bytes NumPy does not count."""
+    """Graphs accept strides of size-1 dimensions that exceed NumPy's strides in bytes."""
 
     def far(spec: Any) -> Any:
         strides = tuple(2**62 if d == 1 else stride for d, stride in zip(spec.dims, spec.strides, strict=True))

@@ -1,6 +1,6 @@
-"""Recurrent networks, attention and CTC with the largest numbers that 32 bits count: sizes are whole, or refused with a clause.
+"""Recurrent networks, attention and CTC with the largest 32-bit numbers return exact sizes, or refuse with a clause.
 
-Their tensors are packed, so that sizes alone depend on these numbers: what is served without its memory is the host's arithmetic.
+Their tensors are packed, so that only sizes depend on these numbers. Calls without such memory test the host's arithmetic.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dualdnn.conformance.cases.rnn import rnn_forward
 from dualdnn.conformance.trial import Step, attempt_chain
 
 LARGE = (2**31 - 1, 2**30, 46341, 2**16 + 1)
-ADDRESSES = 2**63  # bytes, which no space has
+ADDRESSES = 2**63  # bytes that every size must stay below
 REFUSED = "refused"
 FLOAT, STANDARD, LSTM, GRU = 0, 0, 2, 3
 
 
 def extremes(usual: dict[str, int]) -> Iterator[dict[str, int]]:
-    """Yield settings of which one, two or all are large."""
+    """Yield settings in which one, two or all numbers are large."""
     for value in LARGE:
         for count in (1, 2, len(usual)):
             for names in combinations(usual, count):
@@ -33,7 +33,7 @@ def extremes(usual: dict[str, int]) -> Iterator[dict[str, int]]:
 
 
 def asked(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a call returns, REFUSED where it refuses with a clause; a size is one that a program in C sees whole."""
+    """Return a call's result, or REFUSED if it refuses with a clause. A size must be one that C can represent."""
     try:
         found = call(*arguments)
     except CudnnError as error:
@@ -53,7 +53,7 @@ def handle(request) -> Any:
 @pytest.mark.parametrize("cell", [LSTM, GRU])
 @pytest.mark.parametrize("bidirectional", [0, 1])
 def test_recurrent_networks(handle, cell, bidirectional):
-    """A weight space has the bytes that a sum over the layers has."""
+    """A weight space has the bytes of all layers' weights."""
     network, data, dropout = (
         c.cudnnCreateRNNDescriptor(),
         c.cudnnCreateRNNDataDescriptor(),
@@ -122,7 +122,7 @@ def ran(handle: Any, *operations: Any) -> None:
 
 @pytest.mark.parametrize("current", [None, 0, 3])
 def test_windows_of_the_largest_and_smallest_numbers(handle, current):
-    """A window holds the existing keys between its ends, whatever their difference is."""
+    """A window holds the existing keys between its ends, whatever their distance."""
     low, high = (-MAX_INT - 1, MAX_INT, -1, 2), (MAX_INT, MAX_INT, 0, -MAX_INT - 1)
     ran(handle, attention_forward.forward(low=low, high=high, current=current))
 
@@ -133,13 +133,13 @@ def test_a_packed_container_is_as_long_as_its_longest_sequence():
     assert asked(*call) is REFUSED
 
 
-# Each operand has fewer than 2^31 scalars; what lies between them in the workspace has as many.
+# Each operand has fewer than 2^31 scalars, but an array between them in the workspace has 2^31.
 BETWEEN = {"states": (2**17, 1, 2**13), "vectors": (2**10, 2**20, 1)}  # sequences, steps, hidden size
 
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_what_recurrent_networks_keep_between_operands_is_counted(handle, name):
-    """The call is refused before it asks for memory; a quarter of the sequences is served."""
+    """The call is refused before it asks for memory. A quarter of the sequences would be served."""
     batch, steps, hidden = BETWEEN[name]
     network, data, out, dropout = (
         c.cudnnCreateRNNDescriptor(), c.cudnnCreateRNNDataDescriptor(), c.cudnnCreateRNNDataDescriptor(), c.cudnnCreateDropoutDescriptor(),
@@ -168,7 +168,7 @@ def test_what_recurrent_networks_keep_between_operands_is_counted(handle, name):
 
 @pytest.mark.parametrize("heads, counted", [(2**13, "projected queries"), (2**12, None)])
 def test_what_attention_keeps_between_operands_is_counted(heads, counted):
-    """All heads' projections are counted together, and no projection that is not there."""
+    """The projections of all heads are counted together, and absent projections are not counted."""
     attn = attention_forward.attention((512, 512, 1, 1), (1, 1, 1), heads, 0, longest=(512, 2), batches=1, beams=1)
     operation = attention_forward.forward(attn, (512, 2), 1, 1, (512,), (2,))
     found = [name for name, count in operation.counts.items() if count >= 2**31]

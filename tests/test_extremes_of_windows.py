@@ -1,6 +1,6 @@
 """Every solver that reads windows computes with the largest strides, paddings, dilations and windows that calls accept.
 
-Operations of the corpus are varied, one field along one axis after the other.
+Operations of the corpus are varied in one field along one axis at a time.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dualdnn.conformance.trial import Step, attempt_chain
 from test_extremes import relaid
 
 MAX_INTEGER = 2**31 - 1  # the largest number that a setter takes
-POSITIONS = 2**31  # positions of a padded image, the exclusive limit
-MAX_BYTES = 2**20  # the largest operand that the emulated device computes soon
-TRIED, LAUNCHED = 12, 2  # operations of a solver that are varied, variants with a large field that are launched
+POSITIONS = 2**31  # positions of a padded image, an exclusive limit
+MAX_BYTES = 2**20  # bytes of the largest operand that the emulated device computes quickly
+TRIED, LAUNCHED = 12, 2  # varied operations per solver, launched variants per large field
 IMAGES, FILTERS, RESPONSES = ("x", "dx", "srcData"), ("w", "dw", "filter"), ("y", "dy", "z")
 WINDOWS = {"stride", "padding", "window"}
 FIELDS = {"stride", "padding", "dilation"}
 STEPS = {"stride", "padding"}
-# Fields that are never large where a solver serves, by the beginning of its name. The longest beginning counts.
+# Solvers never serve large values of these fields. The longest prefix of a solver's name counts.
 REFUSED = {
-    # The rows of the algorithm do not take them.
+    # The algorithm's table in the document does not allow them.
     "convolution.fft": FIELDS,
     "convolution.filter_gradient_as_it_lies": {"dilation"},
     "convolution.filter_gradient_fft": FIELDS,
@@ -62,14 +62,14 @@ REFUSED = {
 
 
 class Change(NamedTuple):
-    """Give settings of one axis: the field that is large, and the values of it and of others."""
+    """Name the large field of an axis, and give its value and the other values."""
 
     field: str
     values: dict[str, int]
 
 
 def of_convolution(extent: int, taps: int) -> Iterator[Change]:
-    """Yield settings with which a filter of these taps reaches an image of this extent; the largest ones first."""
+    """Yield settings with which a filter of these taps reaches an image of this extent, the largest first."""
     for large in (MAX_INTEGER, POSITIONS - 8, 2**30):
         yield Change("stride", {"stride": large})
     for pad in ((POSITIONS - 1 - extent) // 2, 2**29 + 1, 2**29):
@@ -85,7 +85,7 @@ def of_convolution(extent: int, taps: int) -> Iterator[Change]:
 
 
 def of_graph(extent: int, taps: int) -> Iterator[Change]:
-    """Yield the settings of a convolution, and those of its paddings one by one."""
+    """Yield the settings of a convolution, also with the padding on one side only."""
     for field, values in of_convolution(extent, taps):
         padding = values.pop("padding", None)
         sides = [("pre_padding",), ("post_padding",)] if field == "padding" else []
@@ -94,7 +94,7 @@ def of_graph(extent: int, taps: int) -> Iterator[Change]:
 
 
 def of_pooling(extent: int, taps: int) -> Iterator[Change]:
-    """Yield settings with which a window reaches an image of this extent."""
+    """Yield settings with which a window still reaches an image of this extent."""
     for large in (POSITIONS - 1 - extent - taps, 2**30):
         yield Change("stride", {"stride": large})
         yield Change("window", {"window": large - large // 2, "padding": large // 4, "stride": large // 4})
@@ -103,13 +103,13 @@ def of_pooling(extent: int, taps: int) -> Iterator[Change]:
 
 
 def axis_changed(spec: Any, axis: int, values: dict[str, int]) -> Any:
-    """Return a descriptor with other settings of one axis."""
+    """Return a descriptor with other settings along one axis."""
     given = {name: getattr(spec, name) for name in values}
     return replace(spec, **{name: (*old[:axis], values[name], *old[axis + 1 :]) for name, old in given.items()})
 
 
 def redimensioned(spec: Any, dims: tuple[int, ...]) -> Any:
-    """Return a tensor of other dimensions, in the same order of dimensions, or with the same strides where it has gaps."""
+    """Return a tensor with other dimensions: packed in the same order, or with the same strides if it has gaps."""
 
     def packed(dims: tuple[int, ...]) -> tuple[int, ...]:
         strides, step = [0] * len(dims), 1
@@ -125,7 +125,7 @@ def field_of(operation: Any, names: tuple[str, ...]) -> Any:
 
 
 def convolutions(operation: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (large field, operation) with the result's dimensions that follow."""
+    """Yield (large field, operation), with the dimensions of the result adapted."""
     image, window = field_of(operation, IMAGES).dims, field_of(operation, FILTERS).dims
     old = operation.convolution.output_dims(image, window)
     for axis in reversed(range(operation.convolution.rank)):
@@ -142,7 +142,7 @@ def convolutions(operation: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(graph: OperationGraph) -> Iterator[tuple[str, OperationGraph]]:
-    """Yield (large field, graph) in which every convolution and everything of its result's dimensions changes."""
+    """Yield (large field, graph). Every convolution changes, and every tensor with the dimensions of its result."""
     node = next(node for node in graph.nodes if isinstance(node, ConvolutionNode))
     image, window, response = node.bound
     images = {n.bound[0].uid for n in graph.nodes if isinstance(n, ConvolutionNode)}
@@ -161,7 +161,7 @@ def graphs(graph: OperationGraph) -> Iterator[tuple[str, OperationGraph]]:
 
 
 def poolings(operation: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (large field, pooling) with a result of one or two elements along the axis."""
+    """Yield (large field, pooling), with a result of one or two elements along the axis."""
     for axis in reversed(range(len(operation.pooling.window))):
         for field, values in of_pooling(operation.x.dims[2 + axis], operation.pooling.window[axis]):
             dims = list(operation.y.dims)
@@ -173,7 +173,7 @@ def poolings(operation: Any) -> Iterator[tuple[str, Any]]:
 
 
 def varied(operation: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (large field, operation) for an operation with windows, nothing for others; workspaces are not sized."""
+    """Yield (large field, operation) for an operation with windows. Its workspace is not sized."""
     if hasattr(operation, "pooling"):
         found = poolings(operation)
     elif hasattr(operation, "convolution"):
@@ -187,7 +187,7 @@ def varied(operation: Any) -> Iterator[tuple[str, Any]]:
 
 
 def given(family: str) -> dict[str, list[Any]]:
-    """Return small pinned operations of a family by the solvers that serve them."""
+    """Return solver -> the pinned operations of a family that it serves, small ones first."""
     device, found, known = EmulatedDevice(0), {}, {}
     for path in FOLDER.glob(f"{family}*.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -199,12 +199,12 @@ def given(family: str) -> dict[str, list[Any]]:
 
 
 def size(operation: Any) -> int:
-    """Return the bytes of the largest operand that is a tensor."""
+    """Return the bytes of the largest tensor operand."""
     return max(operation.nbytes(name) for name in operation.operands if name not in operation.raw)
 
 
 def reached(caller: Caller, solver: str, operations: list[Any]) -> set[str]:
-    """Return the fields that are large in a call which the solver serves, after judging what it computes."""
+    """Judge what a solver computes for varied operations, and return the large fields of the calls that it serves."""
     counts: dict[str, int] = {}
     for field, changed in (variant for operation in operations for variant in varied(operation)):
         if counts.get(field, 0) == LAUNCHED or size(changed) > MAX_BYTES:
@@ -230,7 +230,7 @@ LONG = (pytest.param(family, marks=pytest.mark.long) for family in ("convolution
 
 @pytest.mark.parametrize("family", [*LONG, "graph", "pooling"])
 def test_every_solver_computes_with_the_largest_windows(family):
-    """What a solver does not serve is listed, so that a new solver or a new limit shows here."""
+    """REFUSED lists what a solver does not serve, so that a new solver or a new limit fails here."""
     caller = Caller(cudnn, cudnn.cudnnCreate(backend="accelerated", device="emulated"))
     found, due = {}, {}
     for solver, operations in given(family).items():

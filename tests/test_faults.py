@@ -1,4 +1,4 @@
-"""The judge's sharper rules see the faults that the worst case lets pass, and raise no false alarm."""
+"""The judge's sharper rules see faults that the worst-case bound misses, and raise no false alarm."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_right_sums_are_not_suspect(family, terms):
 
 @pytest.mark.parametrize("terms, alpha, every", [(3, 1.0, None), (4, 1.0, None), (7, 1.0, None), (4, 0.2, 2)])
 def test_right_means_of_whole_numbers_are_not_suspect(terms, alpha, every):
-    """Steps of whole numbers are equal, so that rounding errors are larger than those of mantissas; larger still where all are 0.4."""
+    """Rounding to integers has larger errors than rounding to a mantissa, most of all where every result is 0.4."""
     spec = ReduceTensorSpec(
         cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG, F, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN,
         cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
@@ -74,7 +74,7 @@ def test_right_means_of_whole_numbers_are_not_suspect(terms, alpha, every):
 
 @pytest.mark.parametrize("fault", [*FAULTS, ALPHA_AS_HALF][1:])
 def test_faults_of_float_are_seen(fault):
-    """Whole outputs of 64 terms; the worst case alone misses some."""
+    """An output of sums of 64 terms shows each fault. The worst case alone misses some."""
     verdict = judged(FLOAT, fault, 64)
     assert verdict.suspicions
 
@@ -93,7 +93,7 @@ def test_faults_of_float_are_seen(fault):
     ids=by_name,
 )
 def test_what_the_worst_case_misses(family, fault):
-    """A sum of 576 terms hides the fault inside its worst case."""
+    """A sum of 576 terms has a worst case that is larger than the fault."""
     verdict = judged(family, fault, 576)
     assert verdict.wrong < 0.65 * verdict.checked
     assert verdict.suspicions
@@ -116,7 +116,7 @@ def test_the_table_is_printed(capsys):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_that_are_off_are_seen(function):
-    """The worst case alone sees few such elements, or none."""
+    """The worst case alone finds few such elements, or no element."""
     for seed in range(3):
         right, wrong = of_function(function, 0, seed), of_function(function, 8, seed)
         assert right.agrees and not right.suspicions and right.errors["y"].rms < 1
@@ -134,7 +134,7 @@ def test_narrow_and_blended_outputs_say_nothing_of_a_function():
 
 
 def test_what_the_report_shows_is_what_is_computed():
-    """Functions, and the shortest sums of half: the whole table takes a minute."""
+    """The table of functions and the shortest sums of half are computed again. The whole table takes a minute."""
     written = WRITTEN.read_text()
     assert functions_table() in written
     for line in table([HALF], [9]).splitlines()[2:]:
@@ -151,7 +151,7 @@ def test_the_page_shows_the_tables():
 @pytest.mark.parametrize("factors, lost", [(2.0**-11, 0.125), (0.0, 0.107)], ids=["TF32", "half"])
 @pytest.mark.parametrize("times, suspect", [(1, False), (3, True)])
 def test_what_tensor_cores_cut_off(factors, lost, times, suspect):
-    """4608 positive products lose as much as was measured (reports/tensor_cores.md), all of them; three times as much is suspect."""
+    """4608 positive products lose what was measured (reports/tensor_cores.md). Three times this loss is suspect."""
     terms, result = 4608, np.linspace(2800.0, 3000.0, 1024)
     norm = np.full(1024, np.sqrt(terms))
     spread = Spread(norm, terms, factors=factors, cut=terms, independent=True)
@@ -163,7 +163,7 @@ def test_what_tensor_cores_cut_off(factors, lost, times, suspect):
 
 
 def test_what_has_the_worst_case_alone_is_said():
-    """One of each operation: an output that is rounded on its way has a sharper rule, or stands in docs/tolerance.md."""
+    """Each rounded output of the samples has a sharper rule, or docs/tolerance.md lists it."""
     text = (Path(__file__).parents[1] / "docs/tolerance.md").read_text()
     rows = text.partition("### Which outputs have the worst case alone")[2].partition("\n### ")[0]
     said = set(re.findall(r"`(\w*(?:\.\w+)?)`", rows.replace("`.", "`ScaleBiasActivationConvBnstats.")))
@@ -187,14 +187,14 @@ def test_what_has_the_worst_case_alone_is_said():
 
 @pytest.mark.parametrize("factor, seen", [(0.98, False), (1.02, True)], ids=["below", "above"])
 def test_each_threshold_lies_where_the_document_says(factor, seen):
-    """Errors of 4096 results of size 1 as large as a rule of docs/tolerance.md allows, and two percent smaller or larger."""
+    """Each rule of docs/tolerance.md passes errors of 4096 results 2 % below its limit, and suspects errors 2 % above it."""
     count, ones = 4096, np.ones(4096)
     signs, few, widest = np.where(np.arange(count) % 2, 1.0, -1.0), 6 / np.sqrt(count), np.zeros(count)
     widest[7] = 1.0
 
     def said(spread, error, dims=(count,)):
         errors, exact, bound = spread.errors(), ones.reshape(dims), ones.reshape(dims).copy()
-        bound.flat[0] = np.inf  # one of them is not determined
+        bound.flat[0] = np.inf  # One result is not determined.
         outcome = (exact, exact, bound)
         errors.add(spread, (F, F), (1.0, 0.0), outcome, (factor * 2.0**-24 * error).reshape(dims), 0 * exact)
         return " ".join(errors.suspicions("y"))

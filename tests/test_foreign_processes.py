@@ -1,4 +1,4 @@
-"""Libraries that end, kill, hang or blind the process that loads them, and files that are no library at all."""
+"""A library may end, kill, hang or silence the process that loads it, and a file may not be a library."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DEEDS = {
     "corrupt": "{ char *p = malloc(24); memset(p - 64, 0x5a, 4096); free(p); free(malloc(5000)); }",
 }
 SET = "cudnnSetTensorNdDescriptor"
-LIMIT = "5"  # seconds, for what hangs; a busy machine loads a library in less
-# Function -> what it does, the case that calls it, what the report says.
+LIMIT = "5"  # seconds before a hanging call is ended; a busy machine loads a library in less
+# function -> (its deed, the case that calls it, text of the report)
 FINDINGS = {
     "cudnnCreateAlgorithmPerformance": (
         "exit", "algorithm_descriptors/test_objects_that_were_not_set[1]", "ended the process with exit status 0"),
@@ -49,9 +49,9 @@ FINDINGS = {
 
 
 def source(deeds: dict[str, str], handles: bool = False) -> str:
-    """Return a library whose functions answer NOT_SUPPORTED, some of which, the constructor or the destructor do a deed first.
+    """Return the C source of a library that answers NOT_SUPPORTED. Named functions, constructor or destructor first do a deed.
 
-    handles: cudnnCreate makes one.
+    handles: cudnnCreate makes a handle.
     """
     lines = [f"#include <{name}.h>" for name in ("signal", "stddef", "stdlib", "string", "unistd")]
     for name in functions():
@@ -76,7 +76,7 @@ def source(deeds: dict[str, str], handles: bool = False) -> str:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """Builds a library once for each choice of deeds."""
+    """Return a function that builds a library once for each choice of deeds."""
     folder = tmp_path_factory.mktemp("libraries")
 
     def build(handles: bool = False, **deeds: str):
@@ -91,7 +91,7 @@ def library(tmp_path_factory):
 
 
 def run(out, path, *options: str, cases=("pooling/test_null_descriptors",)):
-    """The exit status of a run of some cases, and the cases of its report."""
+    """Run some cases, and return the exit status and the cases of the report."""
     named = [text for case in cases for text in ("--case", case)]
     status = main(["conformance", "--subject", f"library:{path}", *named, "--out", str(out), *options])
     return status, read_json(out / "compliance.json").cases if (out / "compliance.json").exists() else ()
@@ -99,22 +99,22 @@ def run(out, path, *options: str, cases=("pooling/test_null_descriptors",)):
 
 @pytest.fixture(scope="module")
 def findings(library, tmp_path_factory):
-    """The exit status and the results of one run in which each case meets another deed, and each process ends in the destructor."""
+    """Return the exit status and results of one run. Each case meets another deed, and each process ends in the destructor."""
     path = library(destructor="_exit", **{name: deed for name, (deed, _, _) in FINDINGS.items() if deed})
     out = tmp_path_factory.mktemp("findings")
     return run(out, path, "--jobs", "2", "--case-seconds", "12", cases=[case for _, case, _ in FINDINGS.values()])
 
 
-@pytest.mark.long  # a process for each finding, and 12 seconds for the one that never ends
+@pytest.mark.long  # starts a process for each finding, and waits 12 seconds for the one that hangs
 @pytest.mark.parametrize("function", FINDINGS)
 def test_what_a_library_does_to_its_process_is_a_finding_of_the_case(findings, function):
-    """The other cases go on, in as many new processes as it takes; the finding has the clauses that the case names."""
+    """The other cases go on in new processes, and the finding has the clauses that its case names."""
     status, cases = findings
     assert status == 1 and len(cases) == len(FINDINGS)
     deed, name, said = FINDINGS[function]
     found = next(case for case in cases if case.id == name)
     assert found.outcome == "failed" and found.clauses and said in found.message
-    if deed in ("close", "fork"):  # the process goes on, and the case fails by what the call answers
+    if deed in ("close", "fork"):  # The process goes on, and the call's answer fails the case.
         assert f"{function}: CUDNN_STATUS_NOT_SUPPORTED" in found.message
 
 
@@ -124,7 +124,7 @@ def test_a_copy_that_is_made_where_a_library_is_loaded_is_a_finding(library, tmp
     assert "forked: a copy of its process came back from a call" in cases[0].message
 
 
-@pytest.mark.long  # two workers
+@pytest.mark.long  # starts two workers
 def test_a_process_that_a_hanging_case_leaves_behind_is_ended(library, tmp_path, capfd):
     begun = time.monotonic()
     status, cases = run(tmp_path, library(cudnnSetPooling2dDescriptor="leave"), "--jobs", "1", "--case-seconds", LIMIT)
@@ -149,7 +149,7 @@ def test_a_library_that_cannot_be_asked_is_one_sentence(library, tmp_path, capfd
     option = {"conformance": [*limit, "--subject"], "bench": ["--vendor"]}[command]
     begun = time.monotonic()
     assert main([command, *option, f"library:{path}", "--out", str(tmp_path / "out")]) == 2
-    assert time.monotonic() - begun < 80  # A process that is left behind is not waited for.
+    assert time.monotonic() - begun < 80  # The run does not wait for a process that is left over.
     error = capfd.readouterr().err
     assert said in error and str(path) in error and len(error.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
@@ -162,7 +162,7 @@ def test_a_library_that_cannot_be_asked_is_one_sentence(library, tmp_path, capfd
     ),
 ])  # fmt: skip
 def test_workers_that_end_before_any_case_stop_the_run(library, tmp_path, capfd, monkeypatch, deed, said):
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where this test runs in a worker itself
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # This test may run in a worker itself.
     limit = ["--case-seconds", LIMIT] if deed == "hang" else []
     status, cases = run(tmp_path, library(worker=deed), "--jobs", "1", *limit)
     assert status == 2 and not cases
@@ -170,7 +170,7 @@ def test_workers_that_end_before_any_case_stop_the_run(library, tmp_path, capfd,
 
 
 def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
-    """Another library, one with some of the functions, one cut short, one of another machine, text, a folder."""
+    """One sentence refuses each of these: another, partial, truncated or foreign library, a text, a folder."""
     whole = library(worker="exit").read_bytes()
     (tmp_path / "part.c").write_text("int cudnnSetStream() { return 0; } int cudnnGetStream() { return 0; }")
     for name, text in (("other.so", "int f() { return 1; }"), ("part.so", (tmp_path / "part.c").read_text())):
@@ -178,7 +178,7 @@ def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
         subprocess.run(["gcc", "-w", "-shared", "-o", str(tmp_path / name), str(tmp_path / "x.c")], check=True)
     for share in (2, 3, 20):
         (tmp_path / f"cut{share}.so").write_bytes(whole[: len(whole) // share])
-    (tmp_path / "machine.so").write_bytes(whole[:18] + b"\xb7\x00" + whole[20:])  # AArch64 in the header
+    (tmp_path / "machine.so").write_bytes(whole[:18] + b"\xb7\x00" + whole[20:])  # AArch64
     (tmp_path / "text.so").write_text("no library")
     expected = {
         "other.so": "exports 0 of the documented functions, but not cudnnCreate",
@@ -199,7 +199,7 @@ def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
     ("hang", "did not return within 5 seconds, and its process was ended"),
 ])  # fmt: skip
 def test_an_operation_on_a_library_that_ends_the_process_is_one_sentence(library, deed, said, capfd):
-    """One process judges one operation: the command says what became of it."""
+    """The command says what became of the process that judged the operation."""
     tensor = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3), strides=(3, 1))"
     text = f"SetTensor(value=1.0, y={tensor})"
     path = library(handles=True, **{SET: deed})

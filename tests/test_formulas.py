@@ -1,4 +1,4 @@
-"""The formulas that judge the reference element by element: what they import, what they know, what they notice."""
+"""The formulas judge the reference by element. They do not import it, know every operation, and notice faults."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from dualdnn.reference.spots import sample
 
 FOLDER = Path(formulas.__file__).parent
 LEFT = {"numpy", "ml_dtypes", *sys.stdlib_module_names}
-MAX_COMPARED = 150  # elements of each output of a sample
-# Operations whose inputs a forward call makes; the cases' chains judge them.
+MAX_COMPARED = 150  # elements that are compared per output of a sample
+# A forward call makes inputs of these operations, and the cases' chains judge them.
 CHAINED = [name for name, o in SAMPLES.items() if any(raw in o.inputs for raw in o.raw)]
 KNOWN = [name for name, o in SAMPLES.items() if formulas.has_formula(o) and name not in CHAINED]
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
 def test_formulas_import_nothing_of_the_reference(path):
-    """Records and enumerators of the api, tables of precision, each other; no array formula."""
+    """They import records and enumerators of the api, tables of precision, and each other, but no array formula."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             assert all(alias.name.partition(".")[0] in LEFT for alias in node.names), ast.unparse(node)
@@ -45,7 +45,7 @@ def test_formulas_import_nothing_of_the_reference(path):
 
 
 def test_every_operation_has_a_formula_or_a_reason():
-    ours = [kind for kind in implemented() if kind.__module__.startswith("dualdnn.")]  # tests register operations, too
+    ours = [kind for kind in implemented() if kind.__module__.startswith("dualdnn.")]  # Tests register operations, too.
     without = {kind.__name__ for kind in ours if kind not in formulas.FORMULAS}
     assert without == set(formulas.MISSING)
 
@@ -86,7 +86,7 @@ CHAINS = {
         scaled,
     ),
 }
-# A sample, and the operation that a broken reference computes in its place.
+# sample -> the operation that a broken reference computes in its place
 BREAKS = {
     "PoolingForward-average": lambda o: changed(
         o, "pooling", mode=cudnn.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, padding=(0, 0)
@@ -111,7 +111,7 @@ def caller():
 
 @pytest.fixture
 def broken(monkeypatch):
-    """Replaces an implementation of the reference, for its backend and its judge alike."""
+    """Yield a function that replaces an implementation of the reference, for its backend and its judge."""
     caches = (engine._prepared, engine.launcher)
 
     def install(operation, make):
@@ -138,7 +138,7 @@ def test_a_case_notices_a_reference_that_computes_something_else(name, broken, c
 @pytest.mark.parametrize("which", [1, 2])
 @pytest.mark.parametrize("family", CHAINS)
 def test_a_chain_notices_gradients_of_another_operation(family, which, broken, caller):
-    """The formula has the operands of the forward call, not its reserve space."""
+    """The formula reads the operands of the forward call, not its reserve space."""
     operations, change = CHAINS[family]
     steps = [Step(operation) for operation in operations]
     assert attempt_chain(caller, steps).passed
@@ -157,7 +157,7 @@ def test_a_chain_notices_gradients_of_another_operation(family, which, broken, c
     ids=["sequences without keys", "windows without keys", "a key in no window"],
 )
 def test_vectors_that_meet_nothing_have_the_gradients_of_their_projections(windows, inputs, caller):
-    """A zero gradient times a NaN is NaN, whether it stands in a vector or in a weight (D327). This takes 1.5 s."""
+    """A zero gradient times NaN is NaN, in a vector or in a weight (D327). This test takes 1.5 s."""
     operations = attention_backward.steps(**windows)
     steps = [Step(operation, inputs=inputs) for operation in operations]
     for seed in range(2):
@@ -172,7 +172,7 @@ def test_vectors_that_meet_nothing_have_the_gradients_of_their_projections(windo
     "form", [{"dropout": 0.5}, {"cell": cudnn.CUDNN_RNN_RELU}, {"layers": 1, "input_mode": cudnn.CUDNN_SKIP_INPUT}]
 )
 def test_networks_have_formulas_for_every_element(form):
-    """The samples have neither dropout, nor rectified cells, nor inputs without matrices."""
+    """The samples have no dropout, no rectified cells and no inputs without matrices."""
     spec = replace(rnn_forward.network(cudnn.CUDNN_GRU, width=7, hidden=7), **form)
     operation = rnn_forward.forward(spec, fill=0.5)
     memory = prepare(operation, "normal", 1)

@@ -1,4 +1,4 @@
-"""``dualdnn fuzz``: what it finds, how small, and what becomes of workers that die."""
+"""``dualdnn fuzz`` finds and shrinks faults, and goes on when workers die."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Messages(list):
 
 @pytest.fixture
 def wrong_tanh(monkeypatch):
-    """The judge's tanh is off by a thousandth where the emulated device's is right, so that the latter seems wrong."""
+    """Make the judge's tanh wrong by a thousandth, so that the emulated device seems to be wrong."""
     from dualdnn.reference import activation
 
     mode = activation.Mode.CUDNN_ACTIVATION_TANH
@@ -52,7 +52,7 @@ def test_a_fault_is_found_once_and_made_simple(wrong_tanh):
     assert {key.operation for key in keys} == {"ActivationForward"} and {key.family for key in keys} == {"activation"}
     for finding in found:
         assert "TANH" in str(finding.entry)
-        assert finding.entry.drawn.operation.x.count <= 64  # the profile allows 1,500
+        assert finding.entry.drawn.operation.x.count <= 64  # The profile allows 1,500 elements.
         assert Judge([open_subject("accelerated:emulated")]).examine(finding.entry).key == finding.key
 
 
@@ -66,7 +66,7 @@ def test_the_same_seed_draws_the_same(capsys):
 
 
 def dies(orders, connection):
-    """A worker whose first operation ends its process; the one that goes on after it does not."""
+    """Run a worker whose first operation ends its process. The worker that goes on after it does not die."""
     connection.send(("began", LINE))
     if not orders.known:
         os._exit(7)
@@ -83,7 +83,7 @@ def hangs(orders, connection):
 
 @pytest.mark.parametrize("process, said", [(dies, pool.DIED), (hangs, pool.HUNG)])
 def test_an_operation_that_ends_or_stops_its_process_is_a_finding(monkeypatch, process, said):
-    """The others go on."""
+    """The other operations go on."""
     monkeypatch.setattr(pool, "work", process)
     monkeypatch.setattr(pool, "HANG", 1.0 if said == pool.HUNG else 60.0)
     received = []
@@ -116,7 +116,7 @@ def test_one_entry_again(capsys, wrong_tanh):
 
 
 def test_known_findings_must_still_fail(tmp_path):
-    """One that passes is told; a damaged ledger, too."""
+    """A known finding that passes is reported, and a damaged ledger is an error."""
     entry = parse_entry(LINE)
     key = Key("tensor_arithmetic", "ScaleTensor", "reference", "", "wrong y: values")
     path = tmp_path / "known.jsonl"
@@ -165,7 +165,7 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
 
 
 def test_an_output_that_is_suspect_by_chance_is_no_finding(monkeypatch):
-    """Under one seed of four it is chance, under all of them a fault."""
+    """A suspicion under one seed of four is chance, and under all of them it is a fault."""
     seeds = []
 
     def attempt(caller, steps, number, before, offsets):

@@ -1,4 +1,4 @@
-"""``dualdnn fuzz --calls``: what a process that draws calls says becomes findings, each with the line that reruns it."""
+"""``dualdnn fuzz --calls`` turns what a drawing process says into findings, each with the line that runs it again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from dualdnn.conformance.fuzz import calls
 from dualdnn.conformance.fuzz.drawn_calls import fault
 
-# It stands for the drawing program: arguments are a library, the number of calls, a seed, and what to show.
+# This stands for the drawing program. Its arguments are a library, the number of calls, a seed, and what to print.
 PROGRAM = """
 import json, os, signal, sys
 count, seed, shown = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
@@ -31,7 +31,7 @@ print(json.dumps({"grown": 100 if seed == 4 else 1}))
 
 @pytest.fixture
 def drawing(monkeypatch, tmp_path):
-    """Put the stand-in in place of the drawing program."""
+    """Replace the drawing program with the stand-in, and return the command's arguments."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setattr(calls, "PROGRAM", (sys.executable, str(program)))

@@ -1,4 +1,4 @@
-"""Injected bugs: the list is sound, a bug that cases see is told from one that none sees, and which of several it was."""
+"""The list of injected bugs is valid. The runner tells which bugs the cases notice, also if it tries several at once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_at_once_are_bugs_of_different_families():
 
 
 def test_who_is_noticed(tmp_path):
-    """Three bugs in one copy: one that a case sees, one that its cases do not look at, one whose text is no more."""
+    """One copy has three bugs: a case sees one, the named case misses one, and the text of one is gone."""
     blind = Bug(
         "api/cudnn/activation.py", "alpha, beta, yDesc", "alpha, 0.0, yDesc", "beta", ("activation",), "test_null"
     )
@@ -80,7 +80,7 @@ def test_who_is_noticed(tmp_path):
 
 @pytest.mark.long
 def test_cases_in_order(tmp_path):
-    """The first case that fails ends the run; so does one that never ends, and what takes too long is not decided."""
+    """The first failing case and an endless case end the run. What takes too long is not decided."""
     cases = ("library/test_error_strings", "library/test_version", "library/test_no_such_case")
     bug = replace(VERSION, ordered=cases, cases=())
     endless = replace(bug, old="return CUDNN_VERSION", new="return sum(iter(lambda: 1, 0))")
@@ -101,7 +101,7 @@ def test_cases_in_order(tmp_path):
 
 
 def test_on_a_gpu(tmp_path, monkeypatch):
-    """Mutants of accelerated/ are judged on the GPU; of the lines those that were not noticed are tried elsewhere."""
+    """Mutants of accelerated/ are judged on the GPU. Survivors are written as lines, and tried again elsewhere."""
     asked = []
 
     def tried(wanted, jobs, seconds, at_once, all_seconds):
@@ -130,7 +130,7 @@ def test_on_a_gpu(tmp_path, monkeypatch):
 
 
 def test_somebody_stops_it(tmp_path, monkeypatch, capsys):
-    """What runs ends, though it has a session of its own; what was found is kept."""
+    """The running process ends although it has its own session, and what was found is kept."""
     program, ran = tmp_path / "program", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\necho $$ >> {ran}\nexec sleep 600\n")
     program.chmod(0o755)
@@ -149,7 +149,7 @@ def test_somebody_stops_it(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(command, "tried", stopped)
     monkeypatch.setattr("sys.argv", ["injected", "--out", str(tmp_path / "out")])
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # The parent process may ignore it.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # The parent may ignore it.
     try:
         assert command.main() == 130
     finally:
@@ -197,7 +197,7 @@ def test_cases_that_reach_a_source(tmp_path):
 
 
 def test_bugs_of_a_file(tmp_path, monkeypatch):
-    """In the form of bugs.json; what names no cases has those of its family."""
+    """A file has the form of bugs.json. A bug that names no cases gets the cases of its family."""
     entries = [
         {"file": "api/cudnn/softmax.py", "old": "a", "new": "b", "breaks": "c"},
         {"file": "reference/softmax.py", "old": "a", "new": "b", "breaks": "c", "cases": ["pooling"], "k": "d"},

@@ -1,4 +1,4 @@
-"""The judge and the trials: what they must catch."""
+"""The judge and the trials catch what they must."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_correct_result_agrees(data_type, beta):
 
 @pytest.mark.parametrize("given", [slice(1), slice(1, None), (0, 1, 1)], ids=str)
 def test_parts_are_the_whole_output(monkeypatch, given):
-    """A part of the exact result that is missing, or there twice, is an error, whatever the backend did."""
+    """A part of the exact result that is missing or doubled is an error, whatever the backend computed."""
     x, w = TensorSpec.packed(FLOAT, (1, 118, 2, 2)), FilterSpec(FLOAT, NCHW, (118, 1, 3, 3))
     o = ConvolutionForward(
         convolution_spec(2, FLOAT, groups=118),
@@ -89,7 +89,7 @@ def test_parts_are_the_whole_output(monkeypatch, given):
 
 
 def test_what_fails_leaves_nothing_behind():
-    """Not that inputs are no random numbers, which what comes next would go by."""
+    """A judge that raises must not leave its setting for inputs that are not random to the next call."""
     with pytest.raises(KeyError):
         judge(operation(), {}, {})
     assert EXPECTED_ASKED.get()
@@ -120,7 +120,7 @@ def test_a_wrong_special_value_is_caught(value):
 
 
 def test_what_wrong_elements_are():
-    """Left as they were, no numbers, infinite, zero, other numbers: each counted, the first that fits."""
+    """Each wrong element counts under the first kind that fits: unchanged, NaN, infinite, zero, or another number."""
     o = operation(strides=(60, 20, 5, 1))
     before, after = computed(o)
     prior, found = before["y"].view(np.float32), after["y"].view(np.float32)
@@ -148,7 +148,7 @@ def test_writes_into_gaps_and_inputs_are_caught(monkeypatch):
     monkeypatch.setattr(import_module("dualdnn.reference.judge"), "COMPARED_BYTES", 64)
     o = operation()
     before, after = computed(o)
-    after["y"][4 * 20] ^= 1  # the gap after the first plane
+    after["y"][4 * 20] ^= 1  # the gap after the first channel
     assert "gaps" in judge(o, before, after).explanation()
     for byte in (3, -1):
         before, after = computed(o)
@@ -167,7 +167,7 @@ def test_zeros_prove_nothing():
 
 
 class Saboteur:
-    """A subject's namespace whose forward call misbehaves."""
+    """Call a subject, and damage what its forward call computes."""
 
     def __init__(self, damage) -> None:
         self.damage = damage
@@ -184,7 +184,7 @@ class Saboteur:
 
 
 def whole(view: np.ndarray) -> np.ndarray:
-    """The allocation that a slice of a reference buffer lies in."""
+    """Return the allocation that contains a slice of a reference buffer."""
     while isinstance(view.base, np.ndarray):
         view = view.base
     return view
@@ -212,7 +212,7 @@ def test_a_trial_catches_damage(damage, expected):
     "y, got, wrong", [(1e20, -np.inf, 0), (1e20, -1e30, 0), (1e18, -np.inf, 1), (np.inf, -1e30, 1), (2.0, -np.inf, 1)]
 )
 def test_what_the_square_of_tanh_leaves_is_not_determined(y, got, wrong):
-    """The square of y beyond 1.8e19 overflows in float; infinite y and smaller ones are judged."""
+    """For y beyond 1.8e19 the square overflows in float. Infinite y and smaller y are judged."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     o = ActivationBackward(operation().activation, 1.0, 0.0, spec, spec, spec, spec)
     before = {name: np.array(values, np.float32).view(np.uint8) for name, values in
@@ -226,7 +226,7 @@ def test_what_the_square_of_tanh_leaves_is_not_determined(y, got, wrong):
     [(1.0, np.inf, 0), (1.0, np.nan, 1), (1.0, -np.inf, 1), (0.0, np.nan, 0), (0.0, 0.0, 1), (1e-40, np.nan, 0)],
 )
 def test_infinite_factors(x, got, wrong):
-    """Zero times infinity is no number, and a result that may be flushed to zero may be either."""
+    """Zero times infinity is NaN. A value that may be flushed to zero allows both results."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     o = ActivationForward(operation(mode=Mode.CUDNN_ACTIVATION_RELU).activation, np.inf, 0.0, spec, spec)
     before = {"x": np.array([1.0, x], np.float32).view(np.uint8), "y": np.zeros(8, np.uint8)}
@@ -242,7 +242,7 @@ def fused_relu():
 
 @pytest.mark.parametrize("beta, prior", [(2.5, -np.inf), (-2.0, 3e38), (1.0, -3e38)])
 def test_a_term_of_the_blend_that_overflows(beta, prior):
-    """alpha times the result alone leaves float: an infinity, to which anything may be added; where nothing is, it is one."""
+    """If alpha times the result overflows, beta's term makes any result right. Without this term only infinity is right."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     o = PoolingForward(PoolingSpec(cudnnPoolingMode_t(0), Nan(0), (1, 1), (0, 0), (1, 1)), 2.0, beta, spec, spec)
     before = {
@@ -258,7 +258,7 @@ def test_a_term_of_the_blend_that_overflows(beta, prior):
 
 
 def test_a_relu_that_passes_nan_is_wrong():
-    """A NaN that the ReLU makes 0 leaves a bound that is a number: the element is judged."""
+    """ReLU turns a NaN into 0, so that the bound is finite and the element is judged."""
     o = fused_relu()
     before = prepare(o, {"x": "normal", "w": "near_one", "bias": "normal"}, 1)
     before["x"].view(np.float32)[3] = np.nan
@@ -278,7 +278,7 @@ def test_an_integer_where_nan_is_due_is_0(got, wrong):
     o = replace(o, alpha=np.inf)
     before = prepare(o, "normal", 1)
     before["x"].view(np.int8)[:] = 3
-    before["x"].view(np.int8)[0] = 0  # infinity times 0
+    before["x"].view(np.int8)[0] = 0  # This makes infinity times 0.
     after = {name: memory.copy() for name, memory in before.items()}
     run(o, after)
     after["y"].view(np.int8)[0] = got
@@ -298,7 +298,7 @@ def test_a_quarter_of_the_output_must_be_able_to_show_an_error(informative, mist
 
 
 def test_zero_terms_that_are_rounded_without_limit_are_zeros():
-    """Zero times infinity is no bound: an element that has none is judged all the same."""
+    """Zero times infinity is not a bound. An element with such a bound is judged all the same."""
     o = operation()
     exact = Exact(np.zeros(o.y.dims), np.zeros(o.y.dims), np.inf)
     _, allowed = bounds(o, "y", exact, prepare(o, "normal", 1))
@@ -307,7 +307,7 @@ def test_zero_terms_that_are_rounded_without_limit_are_zeros():
 
 @pytest.mark.parametrize("alpha, wrong", [(1.0, 1), (2.0, 0)])
 def test_the_sign_of_a_copied_zero(alpha, wrong):
-    """Copies keep it; what is scaled may have either."""
+    """A copy keeps the sign of a zero, and a scaled zero may have either sign."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 2, 2))
     operation = TransformTensor(alpha, 0.0, spec, spec)
     x = np.array([0.0, -0.0, 1.0, -1.0], np.float32)
@@ -319,8 +319,8 @@ def test_the_sign_of_a_copied_zero(alpha, wrong):
 PADDED = convolution_spec(2, FLOAT, padding=(1, 1))
 IMAGES, FILTERS = TensorSpec.packed(FLOAT, (2, 2, 6, 7)), FilterSpec(FLOAT, NCHW, (3, 2, 3, 3))
 RESULTS = TensorSpec.packed(FLOAT, (2, 3, 6, 7))
-# For each direction: its algorithms; an operation; an input whose first element is not finite; some elements of the output that
-# this reaches through a transform, and one beyond.
+# direction -> its algorithms, an operation, an input whose first element is not finite, elements of the output that this
+# reaches through a transform, and one that it does not reach
 DIRECTIONS = {
     "forward": (ForwardAlgo, ConvolutionForward(PADDED, ForwardAlgo(0), 0, 1.0, 0.0, IMAGES, FILTERS, RESULTS),
                 "x", np.s_[0, :, :4, :4], (1, 0, 0, 0)),
@@ -335,7 +335,7 @@ DIRECTIONS = {
 @pytest.mark.parametrize("transform", ["FFT", "WINOGRAD_NONFUSED"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_what_is_not_finite_spreads_in_a_transform(direction, transform, number):
-    """A direct algorithm spreads it to the elements whose sums it is in, and to no others."""
+    """A direct algorithm spreads it only to the elements whose sums contain it."""
     algorithms, direct, name, reached, beyond = DIRECTIONS[direction]
     o = replace(direct, algo=next(a for a in algorithms if a.name.endswith(f"_{transform}")))
     before, output = prepare(o, "normal", 0), o.outputs[0]
@@ -354,7 +354,7 @@ def test_what_is_not_finite_spreads_in_a_transform(direction, transform, number)
 @pytest.mark.parametrize("fused", [False, True], ids=["rounded products", "fused"])
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_sums_of_few_products_are_no_suspects(channels, fused):
-    """The roundings of few products count by themselves; an output of many right elements shows it."""
+    """The judge counts the roundings of few products one by one. An output of many right elements shows it."""
     x, y = (TensorSpec.packed(FLOAT, (2, count, 60, 70)) for count in (channels, 4))
     o = ConvolutionForward(
         convolution_spec(2, FLOAT, padding=(0, 0)),

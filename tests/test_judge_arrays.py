@@ -1,4 +1,4 @@
-"""``dualdnn.judge``: arrays of any origin, judged as the suite judges."""
+"""``dualdnn.judge`` judges arrays of any origin as the suite does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dualdnn build --wheel`: what is in a wheel of kernels, that a stopped build goes on, that pip installs it."""
+"""`dualdnn build --wheel` makes a wheel of kernels that pip installs, and a stopped build goes on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GUARDED = re.compile(r"#if [^\n]*__CUDA_ARCH__ >= 900.*?#endif", re.DOTALL)
 
 
 class Launched(Listing):
-    """A listing that compares the shared memory of each launch with what its device gives a block."""
+    """List modules, and compare the shared memory of each launch with the device's limit per block."""
 
     def function(self, source, kernel, definitions=()):
         made = super().function(source, kernel, definitions)
@@ -45,7 +45,7 @@ class Launched(Listing):
 
 @pytest.fixture(scope="module")
 def of_small():
-    """The modules that ``dualdnn build`` has for SMALL, and the launches of its plans that need too much of it."""
+    """Return the modules that ``dualdnn build`` has for SMALL, and the launches that need too much shared memory."""
     too_large, begun = [], Launch.__init__
 
     def begin(self, *arguments, **named):
@@ -61,7 +61,7 @@ def of_small():
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """A compiler that writes the definitions of a module as its binary, and refuses those that are added to a set."""
+    """Stand in for a compiler that writes a module's definitions as its binary, and refuses those in a set."""
     asked: list[str] = []
     refused: set[str] = set()
 
@@ -90,7 +90,7 @@ def test_a_build_that_failed_or_was_stopped_goes_on(tmp_path, compilations, caps
     refused.clear()
     first = built(tmp_path).read_bytes()
     assert len(asked) == 4 and "double" in asked[-1]
-    assert built(tmp_path).read_bytes() == first and len(asked) == 4  # the same modules make the same wheel
+    assert built(tmp_path).read_bytes() == first and len(asked) == 4  # The same modules make the same wheel.
     damaged = next((tmp_path / "build-sm_90a").glob("*.cubin"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert built(tmp_path).read_bytes() == first and len(asked) == 5
@@ -135,7 +135,7 @@ def test_the_extra_gpu_takes_all_wheels_of_this_version():
 
 
 def test_sweeps_close_the_batches_of_a_network():
-    """Batch 24 and 100 of layers that are swept at powers of two have the modules of those, but for few."""
+    """Layers with batch 24 or 100 need the modules of batches that are powers of two, and at most one other."""
     swept = set()
     for operation in kernel_sweeps.batch_normalization():
         if operation.x.dims[1:] == (256, 56, 56):
@@ -170,7 +170,7 @@ def test_launches_fit_the_smallest_gpu(of_small):
 
 
 class Offline(Launched):
-    """A device that has modules of a wheel alone, and no compiler."""
+    """Stand in for a device with the modules of a wheel and no compiler."""
 
     def __init__(self, device, modules):
         super().__init__(device)
@@ -187,8 +187,8 @@ class Offline(Launched):
 
 @pytest.mark.parametrize("family", DOMAINS)
 def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, tmp_path, monkeypatch, caplog):
-    """Operations that no list of the wheel has: a generic solver of their family serves, also for unaligned operands, and
-    says so."""
+    """The wheel lacks modules for some operations. A generic solver of their family serves these, also for unaligned
+    operands, and logs it."""
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
     device, solvers = Offline(SMALL, of_small[0]), set()
 
@@ -212,7 +212,7 @@ def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, t
 
 
 def test_kernels_that_are_empty_without_wgmma_are_planned_on_9_x_alone():
-    """Compiled for another GPU they do nothing: whatever an H100 computes by them is computed otherwise there."""
+    """On other GPUs these kernels do nothing, so that other kernels must compute what an H100 computes by them."""
     guard = "defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)"
     texts = {path: path.read_text() for path in KERNELS.rglob("*.cu*")}
     parts = {str(path.relative_to(KERNELS)) for path, text in texts.items() if guard in text}
@@ -227,15 +227,15 @@ def test_kernels_that_are_empty_without_wgmma_are_planned_on_9_x_alone():
 
 
 def test_modules_for_sm_80_set_up_no_barriers_of_sm_90(of_small):
-    """The assembler for 8.0 refuses the barriers that kernels with TMA wait for. Guarded by its architecture, a source
-    may have them."""
+    """The assembler for 8.0 refuses the barriers that kernels with TMA wait for. A source may have them under a guard
+    for its architecture."""
     for source in sorted({source for source, _ in of_small[0]}):
         assert "mbarrier_init(" not in GUARDED.sub("", (KERNELS / source).read_text()), source
 
 
 @pytest.mark.long
 def test_without_a_compiler_the_wheel_serves_every_case_of_the_standard_tier(tmp_path):
-    """No kernel is compiled or run: an H100 is imagined that has the modules of the wheel by their names."""
+    """No kernel is compiled or run. An imagined H100 has the modules of the wheel by their names."""
     report, options = tmp_path / "report.txt", ["--subject", "accelerated:emulated", "--tier", "standard", "--tb=no"]
     plugins = ("no:cacheprovider", "no:hypothesispytest", "imagined_gpu", "dualdnn.conformance.plugin")
     command = [sys.executable, "-m", "pytest", *(word for name in plugins for word in ("-p", name)), *options]
@@ -243,7 +243,7 @@ def test_without_a_compiler_the_wheel_serves_every_case_of_the_standard_tier(tmp
         **os.environ,
         "IMAGINED_REPORT": str(report),
         "PYTHONPATH": str(Path(__file__).parent),
-        "DUALDNN_CACHE": str(tmp_path / "cache"),  # its notes on fallbacks are no facts of this machine
+        "DUALDNN_CACHE": str(tmp_path / "cache"),  # The notes on fallbacks must not reach this machine's cache.
     }
     subprocess.run(
         [*command, "--rootdir", str(CASES), "-c", os.devnull, *map(str, case_files())],
