@@ -1,4 +1,4 @@
-"""Checks the families of accelerated/: imports between them, twins, headers and entry points."""
+"""Checks the families of accelerated/: imports between them, the .py of each .cu, headers and entry points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 LAYER = ROOT / "accelerated"
 MAX_FOLDERS, MAX_FILES, HEADER_LINES = 18, 30, 15
 
-# These folders are still being rewritten: the checks of headers and entry points skip them.
+# The checks of headers and entry points skip these folders, which are still being rewritten.
 UNFINISHED: set[str] = set()
 # Families may import these modules. Each of these may import only the named ones.
 SHARED = {
@@ -70,7 +70,7 @@ def name_of(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Return the folders and modules of the layer that a source imports, by Python or by #include."""
+    """Return the folders and modules of accelerated/ that a source imports or includes."""
     if path.suffix != ".py":
         return {name.split("/")[0] for name in re.findall(r'#include "(\w+/[\w/.]+)"', path.read_text())}
     package = path.relative_to(LAYER).parts[:-1]
@@ -151,7 +151,7 @@ def test_a_kernel_file_opens_with_its_roofline_bound():
 
 
 def test_entry_points_are_unique_and_name_their_folder():
-    """A profiler shows only the name."""
+    """A profiler shows only the name of a kernel, so the name must tell the folder."""
     found = collections.Counter()
     for path in kernels():
         names = set(declared_entry_points(path))

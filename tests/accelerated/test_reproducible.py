@@ -45,7 +45,7 @@ def as_on_a_gpu(monkeypatch):
 
 
 def image(level: str, images: int, which: int = 0) -> bytes:
-    """Return the bits of one image of a batch; image i has the same values in every batch."""
+    """Return the result bits of one image in a batch; image i has the same values in every batch."""
     used, operation = handle(level), convolution(images)
     values = [np.random.default_rng(i).standard_normal(operation.x.count // images) for i in range(images)]
     x, w = (np.float32(of) for of in (values, np.random.default_rng(99).standard_normal(operation.w.tensor.count)))

@@ -118,7 +118,7 @@ def test_small_groups_take_one_launch_whatever_the_stride(backend):
 
 
 def test_one_launch_fills_what_no_tap_meets(backend):
-    """No tap meets two of the three residue classes of stride 3 and a 1 x 1 filter; they must become zero."""
+    """Stride 3 and a 1 x 1 filter leave two of three residue classes without a tap; these must become zero."""
     operation = gradient((1, 8, 9, 7), (16, 8, 1, 1), padding=(0, 0), stride=(3, 1))
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert len(names) == 3, names

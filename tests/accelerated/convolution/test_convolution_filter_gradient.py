@@ -1,4 +1,4 @@
-"""Tests gradients with respect to the filter on the emulated device.
+"""Tests filter gradients of convolutions on the emulated device.
 
 TMA-fed tiles run with filters as rows and with channels as rows, and with K split among blocks. Depthwise gradients
 have their own tests.

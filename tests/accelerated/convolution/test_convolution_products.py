@@ -57,7 +57,7 @@ def named(kernel):
     return kernel.name.removeprefix("convolution.")
 
 
-# --- products in float ---
+# --- float on CUDA cores ---
 
 PRODUCTS = {  # Each entry has an operation and the kind of its kernel.
     "channels": (convolution(IMPLICIT, (3, 20, 9, 7), 140, (3, 3), layout=NHWC, math=FMA, blend=(-1.5, 0.5)), "rows"),
@@ -121,7 +121,7 @@ def test_filters_fill_tiles(backend, monkeypatch):
     assert tile(20, 72) == tile(20, 72, Matrices(1, 72, 0)) == (128, 64)
 
 
-# --- products that TMA feeds ---
+# --- TMA-fed products ---
 
 STREAMED = {  # Each entry has an operation, and whether TMA writes y in NCHW.
     "strided": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.0)), False),
@@ -268,7 +268,7 @@ def test_what_tma_cannot_read(backend, operation):
     assert "tma" not in check(backend, operation).solver
 
 
-# --- copies with channels innermost ---
+# --- NHWC copies ---
 
 TRANSPOSED = {  # Each entry has an operation, and whether a second kernel transposes its result to NCHW.
     "odd planes": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF), True),

@@ -28,7 +28,7 @@ def backend():
 
 def test_workspace_of_transforms(backend, monkeypatch):
     """FFT_TILING needs less workspace than FFT for large images (5.1.3.10); implicit GEMM needs no workspace."""
-    # A smaller device would slice the work and need less workspace.
+    # A smaller device slices the im2col matrix of EXPLICIT and needs less workspace.
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
     needed = {
         algo: backend.workspace_bytes(convolution(algo, (1, 8, 200, 200), 8, (3, 3), math=FMA))

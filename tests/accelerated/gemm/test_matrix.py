@@ -1,4 +1,4 @@
-"""Tests products of matrices on the emulated device against NumPy."""
+"""Tests matrix products on the emulated device against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests plans of operation graphs: compiled chains, engines, knobs, the order of the heuristics."""
+"""Tests plans of operation graphs: compiled chains, engines, knobs, and the order of the heuristics."""
 
 from __future__ import annotations
 

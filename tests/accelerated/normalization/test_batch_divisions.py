@@ -1,4 +1,4 @@
-"""Tests how blocks and threads share the elements of batch normalization."""
+"""Tests how batch normalization divides its elements among blocks and threads."""
 
 from __future__ import annotations
 

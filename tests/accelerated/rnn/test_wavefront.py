@@ -1,4 +1,4 @@
-"""Tests layers of recurrent networks that overlap in one launch.
+"""Tests RNN kernels that overlap the layers of a network in one launch.
 
 Results agree with layer-by-layer execution, in every order that the dependencies allow.
 """

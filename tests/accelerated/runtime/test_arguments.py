@@ -1,4 +1,4 @@
-"""Tests that argument structures are compared field by field, not by their size alone."""
+"""Tests that argument structures of host and kernel are compared field by field, not only by size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that a kernel that takes long to compile does not block a call that a ready one can serve."""
+"""Tests that a call does not wait for a kernel to compile if a compiled kernel can serve it."""
 
 from __future__ import annotations
 

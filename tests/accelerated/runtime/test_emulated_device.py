@@ -503,7 +503,7 @@ def test_write_into_the_last_padding(emulated: Any) -> None:
 @pytest.mark.parametrize("name", ["dynamic_shared_index", "dynamic_shared_read"])
 @pytest.mark.parametrize("side", [0, 1])
 def test_dynamic_shared_memory_ends_at_both_sides(emulated: Any, side: int, name: str, number: int) -> None:
-    """An even seed puts the end of the memory at an inaccessible page, an odd one its start.
+    """An inaccessible page follows the memory if the seed is even, and precedes it if the seed is odd.
 
     On the other side, a write inside the page is found when the block ends, an access beyond the page at once.
     """

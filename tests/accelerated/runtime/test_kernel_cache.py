@@ -181,7 +181,7 @@ def test_compile_error_has_the_message_the_file_and_the_definitions(folder: Path
 def test_more_static_shared_memory_than_a_gpu_compiler_allows_is_refused(
     folder: Path, numbers: int, refused: bool
 ) -> None:
-    """Two variables of one kernel count together. Their limit of 48 KiB holds on every architecture."""
+    """All variables of a kernel count together; the limit is 48 KiB on every architecture."""
     source = folder / "shared.cu"
     source.write_text(
         f"""struct Arguments {{ float* values; }};
@@ -414,7 +414,7 @@ def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
 
 
 def test_which_kernels_may_be_dependent_launches() -> None:
-    """Only kernels that begin by waiting may be launched before the earlier ones have finished."""
+    """A kernel may be launched before earlier ones have finished only if it begins with a wait."""
     parts = 'extern "C" __global__ void', "(const Arguments a) {", "griddepcontrol_wait();"
     names = {
         "begins": "{0} begins{1}\n  {2}\n  work(a); }}",

@@ -83,7 +83,7 @@ def test_what_was_not_published_is_named(finder: Any) -> None:
         run(finder, "stored", right=False)
 
 
-@pytest.mark.long  # `make races` runs every kernel like this.
+@pytest.mark.long  # `make races` runs all cases like this.
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_of_the_library_have_none(tmp_path: Path, case: str) -> None:
     command = [sys.executable, "-m", "dualdnn.conformance", "conformance", "--subject", "accelerated:emulated"]

@@ -42,7 +42,7 @@ def test_what_was_outgrown_stays(device, scratch):
 
 
 def test_a_graph_has_memory_of_its_own(device, scratch):
-    """A graph may run while the stream of its capture, or another graph of that stream, uses its own memory."""
+    """A graph may run at the same time as its stream or another graph, so each has separate memory."""
     stream, pieces = device.new_stream(), []
     for capture in (0, 1, 1, 2, 0):
         stream.capture = lambda capture=capture: capture
@@ -52,7 +52,7 @@ def test_a_graph_has_memory_of_its_own(device, scratch):
 
 
 def test_launches_of_two_threads_do_not_mix(device, scratch):
-    """Another thread waits until the first has issued all launches of its call."""
+    """A second thread gets the memory only after the first has issued all launches of its call."""
     stream, order = device.new_stream(), []
     entered, waiting = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Tests how threads, blocks and devices share the rows of a softmax."""
+"""Tests how threads, blocks and clusters divide the rows of a softmax."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ extern "C" __global__ void shuffles(const Arguments arguments) {
   out[7] = __reduce_max_sync(0xffffffffu, value) - __reduce_min_sync(0xffffffffu, value);
 }
 
-// Half of each warp leaves early. The rest continues with its own mask, and with one that names all lanes.
+// Half of each warp leaves early. The other lanes continue with their own mask, and with a mask of all lanes.
 extern "C" __global__ void half_warp(const Arguments arguments) {
   if (threadIdx.x % 2) return;
   const int value = arguments.input[threadIdx.x];

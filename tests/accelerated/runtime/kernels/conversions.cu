@@ -1,4 +1,4 @@
-// This kernel calls intrinsics that the host lacks, and writes one result per row of the output.
+// This kernel calls intrinsics that the host does not have; each input gets one row of results.
 struct Arguments {
   const double* input;
   double* output;

@@ -23,7 +23,7 @@ extern "C" __global__ void load_vector(const Arguments arguments) {
   arguments.values[0] = reinterpret_cast<const float4*>(arguments.values + arguments.number)->x;  // load_vector: load
 }
 
-// The kernel lacks a barrier between the two lines.
+// A barrier is missing between the write and the read of `shared`.
 extern "C" __global__ void missing_barrier(const Arguments arguments) {
   __shared__ float shared[64];
   shared[threadIdx.x] = arguments.values[threadIdx.x];
@@ -105,7 +105,7 @@ extern "C" __global__ void forgotten_load(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x % (32 * arguments.number)];
 }
 
-// The barrier expects `number` bytes.
+// The barrier expects `number` bytes, but the load has 128.
 extern "C" __global__ void expected_bytes(const Arguments arguments) {
   alignas(16) __shared__ float shared[32];
   __shared__ Mbarrier barrier;
@@ -118,7 +118,7 @@ extern "C" __global__ void expected_bytes(const Arguments arguments) {
   mbarrier_wait_parity(&barrier, 0);  // expected_bytes: wait
 }
 
-// The barrier does not expect the last load.
+// The barrier expects only one of `number` loads.
 extern "C" __global__ void unexpected_load(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   __shared__ Mbarrier barrier;
@@ -207,7 +207,7 @@ extern "C" __global__ void copy_elsewhere(const Arguments arguments) {
   cp_async_wait<0>();
 }
 
-// The tile has 32 rows of ones, and the block 128 threads.
+// The tile has 32 rows of ones. The block has 128 threads.
 extern "C" __global__ void early_sums(const Arguments arguments) {
   unsigned char* const tile = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   for (unsigned i = threadIdx.x; i < 1024; i += 128) reinterpret_cast<unsigned*>(tile)[i] = 0x3c003c00;
