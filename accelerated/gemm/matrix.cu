@@ -1,8 +1,8 @@
 // This file computes batches of C = A B^T + bias + beta C. A is M x K, B is N x K, and each is K-major or MN-major.
 //
-// The tensor-core kernels (half, bfloat16, float as TF32) are for operands that TMA cannot read (matrix_tma.cu). A
-// block computes a tile with mma.sync: 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32). K-blocks of 128
-// bytes pass through a ring of 3 or 4 swizzled stages, which cp.async fills 16 bytes at a time. Unaligned operands pass
+// The tensor-core kernels (half, bfloat16, float as TF32) run where the TMA kernels cannot (matrix_tma.cu). A block
+// computes a tile with mma.sync: 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32). K-blocks of 128 bytes
+// pass through a ring of 3 or 4 swizzled stages, which cp.async fills 16 bytes at a time. Unaligned operands pass
 // through registers. Split-K writes parts of a sum to the workspace in float, and adds them in order. Without tensor
 // cores, tiles are 64 x 64, and each thread owns 4 x 4 sums.
 //

@@ -154,7 +154,7 @@ static_assert(CHANNELS == 1 && COLUMNS % Y_VECTOR == 0 && COLUMNS * STEP % X_VEC
               "vectors begin at multiples of their size");
 static_assert(PADDING < WINDOW_COLUMNS, "a thread tile has some of the columns under it");
 constexpr int X_ALIGNED = X_VECTOR;
-constexpr int OWN = COLUMNS * STEP;  // columns of x per step from a thread tile to the next
+constexpr int OWN = COLUMNS * STEP;  // columns of x from one thread tile to the next
 constexpr int RIGHT = WINDOW_COLUMNS - STEP > PADDING ? WINDOW_COLUMNS - STEP - PADDING : 0;
 
 // Returns the elements per vector of the halo: the smallest power of two that covers `count`, up to X_VECTOR.
