@@ -33,7 +33,7 @@ def test_forward_beyond_five_dimensions(trial, refused):
     dims = (2, 3, 2, 2, 3, 2)
     packed = TensorSpec.packed(FLOAT, dims)
     trial(forward(x=packed))
-    planes = TensorSpec(FLOAT, dims, (200, 30, 12, 6, 2, 1))  # There are gaps between planes and images alone.
+    planes = TensorSpec(FLOAT, dims, (200, 30, 12, 6, 2, 1))  # Only channels and images have gaps between them.
     trial(forward(x=planes, y=planes))
     for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
         refused(forward(x=unpacked, y=packed), NOT_SUPPORTED, "cudnnActivationForward/c09")
@@ -54,7 +54,7 @@ def test_backward_beyond_five_dimensions(trial, refused):
 
 @pytest.mark.ours
 def test_every_other_element_of_one_buffer(caller, handle):
-    """Tensors whose elements alternate in one buffer share none of them."""
+    """Tensors whose elements alternate in one buffer do not overlap."""
     every_other = TensorSpec(FLOAT, (1, 1, 1, 8), (16, 16, 16, 2))
     before = np.arange(-8, 8, dtype=np.float32)
     memory = handle.to_device(before)

@@ -1,4 +1,4 @@
-"""Holds cases of operands at other addresses than before."""
+"""Holds cases of operands that move between two equal calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IN_SEVERAL_STEPS: dict[str, Operation] = {
 @pytest.mark.ours
 @pytest.mark.parametrize("name", IN_SEVERAL_STEPS)
 def test_one_operand_lies_elsewhere_than_before(caller, name):
-    """The same call is right with another address and other contents for one operand, each in turn."""
+    """A repeated call is right after any one operand has moved and changed its contents."""
     operation = sized(caller, IN_SEVERAL_STEPS[name])
     contents, others = (prepare(operation, "normal", seed) for seed in (0, 1))
 

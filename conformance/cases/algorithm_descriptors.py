@@ -56,7 +56,7 @@ def test_no_algorithm(subject, cudnn, fresh, refuses, value):
 
 @shows("cudnnGetAlgorithmDescriptor/c02")
 def test_copies(subject, cudnn, fresh):
-    """A copy is a descriptor of its own, of the same enumeration. A descriptor may be copied to itself."""
+    """A copy is an independent descriptor of the same enumeration. A descriptor may be copied to itself."""
     source = described(cudnn)
     cudnn.cudnnCopyAlgorithmDescriptor(source, fresh)
     cudnn.cudnnSetAlgorithmDescriptor(source, EVERY[1])
@@ -69,7 +69,7 @@ def test_copies(subject, cudnn, fresh):
 
 @shows("cudnnGetAlgorithmDescriptor/c02", "cudnnGetAlgorithmPerformance/c02")
 def test_what_was_not_set(subject, cudnn, fresh, refuses):
-    """A new descriptor has no algorithm, and no figures, that could be read (docs/errata.md, D520)."""
+    """A new descriptor has neither an algorithm nor figures to read (docs/errata.md, D520)."""
     if not subject.survives_stray_pointers:
         pytest.skip("a foreign library reads memory that nobody has written")
     target, (performance,) = described(cudnn), cudnn.cudnnCreateAlgorithmPerformance(1)
@@ -81,7 +81,7 @@ def test_what_was_not_set(subject, cudnn, fresh, refuses):
 
 @shows("cudnnCreateAlgorithmPerformance/c01 c02", "cudnnDestroyAlgorithmPerformance/c01 c02", "cudnnSetAlgorithmPerformance/c02-c07", "cudnnGetAlgorithmPerformance/c02-c05 c07")  # fmt: skip
 def test_performances(subject, cudnn):
-    """Objects of one call are independent of each other; each refers to its descriptor, whatever that is set to later."""
+    """Objects of one call are independent; each refers to its descriptor even after that is set again."""
     first, second = described(cudnn), described(cudnn, EVERY[0])
     objects = cudnn.cudnnCreateAlgorithmPerformance(3)
     assert len(set(map(id, objects))) == 3 and cudnn.cudnnCreateAlgorithmPerformance(0) == ()
@@ -130,7 +130,7 @@ def test_wrong_figures(subject, cudnn, refuses):
 
 @shows("cudnnCreateAlgorithmPerformance/c01 c03", "cudnnDestroyAlgorithmPerformance/c01")
 def test_numbers_of_objects(subject, cudnn, refuses):
-    """All objects are destroyed, or none."""
+    """A refused call destroys no object, not even the valid ones."""
     if not subject.is_python:
         pytest.skip("a foreign library has no memory for so many, and does not know how many there are")
     refuses(BAD_PARAM, BAD, cudnn.cudnnCreateAlgorithmPerformance, -1)
@@ -157,7 +157,7 @@ def test_numbers_of_objects(subject, cudnn, refuses):
 
 
 def saved(cudnn, handle, descriptor):
-    """Return the bytes that are written, between others that must stay."""
+    """Return the saved bytes, after checking that the bytes around them stay."""
     size = cudnn.cudnnGetAlgorithmSpaceSize(handle, descriptor)
     space = bytearray(b"\xa5" * (size + 16))
     cudnn.cudnnSaveAlgorithm(handle, descriptor, space, size)
@@ -167,8 +167,7 @@ def saved(cudnn, handle, descriptor):
 
 @shows("cudnnGetAlgorithmSpaceSize/c02 c03", "cudnnSaveAlgorithm/c02-c04 c06", "cudnnRestoreAlgorithm/c02-c04 c06")
 def test_saved_and_restored(subject, cudnn, handle, fresh):
-    """Another handle restores every algorithm, from memory with more behind it. The other descriptor may be fresh or
-    set."""
+    """Another handle restores every algorithm, also from longer memory, into a fresh descriptor or a set one."""
     for algorithm in (*EVERY, 2):
         space = saved(cudnn, handle, described(cudnn, algorithm))
         other = subject.new_handle()
@@ -224,19 +223,19 @@ def test_damaged_metadata(subject, cudnn, handle, refuses):
 
 
 def written(version, form, kind, number, more=b""):
-    """Return metadata with a right checksum, by the documented form (docs/errata.md, D099)."""
+    """Return metadata in the documented form, with a valid checksum (docs/errata.md, D099)."""
     return sealed(struct.pack("<IIIi", version, form, kind, number) + more)
 
 
 def sealed(body):
-    """Return metadata of any length with a right checksum."""
+    """Return metadata of any length with a valid checksum."""
     checked = struct.pack("<I", len(body)) + body
     return b"DUALDNN1" + struct.pack("<I", zlib.crc32(checked)) + checked
 
 
 @shows("cudnnRestoreAlgorithm/c07", "cudnnRestoreAlgorithm/c09")
 def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
-    """Metadata of another version of cuDNN, or of the form, is refused, and so are algorithms that do not exist."""
+    """Metadata of another version of cuDNN or of the form is refused, and so are unknown algorithms."""
     if not subject.cites_clauses:
         pytest.skip("the form is ours")
     restore = cudnn.cudnnRestoreAlgorithm

@@ -1,4 +1,4 @@
-"""Holds cases of dropout: descriptors, properties of masks that every library has, and the random numbers of ours."""
+"""Holds cases of dropout: descriptors, properties of every library's masks, and our own random numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def states(seed: int = SEED, calls: int = 0) -> dict[str, Any]:
 
 
 class Layer:
-    """Runs dropout with states of its own on one subject, through the documented calls alone."""
+    """Runs dropout with its own states on one subject, through the documented calls alone."""
 
     def __init__(self, cudnn: Any, handle: Any, probability: float, seed: int = SEED, memory: Any = None) -> None:
         self.cudnn, self.handle = cudnn, handle
@@ -54,7 +54,7 @@ class Layer:
         cudnn.cudnnSetDropoutDescriptor(self.descriptor, handle, probability, self.states, self.size, seed)
 
     def restored(self, probability: float, memory: Any, seed: int) -> None:
-        """Restore the descriptor to states that lie in other memory."""
+        """Restore the descriptor to states in other memory."""
         self.cudnn.cudnnRestoreDropoutDescriptor(self.descriptor, self.handle, probability, memory, self.size, seed)
 
     def copy_of_states(self) -> Any:
@@ -131,7 +131,7 @@ def test_reserve_space(cudnn, dims):
        "cudnnGetDropoutDescriptor/c02")  # fmt: skip
 @pytest.mark.parametrize("call", ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"])
 def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
-    """Too small states are refused, and neither the descriptor nor the memory changes; more than needed is accepted."""
+    """States that are too small are refused and change nothing; more than needed is accepted."""
     needed = cudnn.cudnnDropoutGetStatesSize(handle)
     memory = handle.to_device(np.arange(needed + 4) % 251 * np.ones(1, np.uint8))
     clause = f"{call}/{'c11' if call.startswith('cudnnSet') else 'c09'}"
@@ -152,7 +152,7 @@ def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
 @by_type
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.9, 1.0])
 def test_dropped_and_scaled(cudnn, handle, data_type, probability):
-    """About that fraction of x becomes 0, the rest is scaled; the same elements of dy pass."""
+    """About the given fraction of x becomes 0 and the rest is scaled; the same elements of dy pass."""
     layer = Layer(cudnn, handle, probability)
     x = np.random.default_rng(1).uniform(1, 2, (2, 3, 25, 20)).astype(NUMPY_TYPES[data_type])
     y, reserve, descriptor = layer(x)
@@ -203,7 +203,7 @@ def test_setting_again(cudnn, handle):
 
 @shows("cudnnRestoreDropoutDescriptor/c01-c03 c05 c08", "cudnnDropoutDescriptor_t/c04")
 def test_restored_states(cudnn, handle):
-    """A copy of the states goes on where they were when they were copied, whatever the seed."""
+    """Restored states continue from the moment of the copy, whatever the seed."""
     layer = Layer(cudnn, handle, 0.5)
     at_first, masks = layer.copy_of_states(), [layer.mask()]
     later = layer.copy_of_states()
@@ -248,7 +248,7 @@ def test_descriptors_that_share_states(cudnn, handle):
 @shows("cudnnDropoutForward/c01")
 @pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])
 def test_special_values(cudnn, handle, probability):
-    """Dropped elements become 0, also NaN and infinities; kept elements keep their value."""
+    """A dropped NaN or infinity becomes 0; kept elements are only scaled."""
     x = np.tile(np.array([np.nan, np.inf, -np.inf, -0.0, 1.0], np.float32), 40).reshape(1, 1, 10, 20)
     layer = Layer(cudnn, handle, probability)
     plain = Layer(cudnn, handle, probability)
@@ -285,7 +285,7 @@ def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, c
     attempt(states_clause, None)
     cudnn.cudnnSetDropoutDescriptor(fresh, handle, 0.5, None, 0, 1)
     attempt(states_clause, fresh)
-    if subject.knows_sizes:  # C does not know how large memory is.
+    if subject.knows_sizes:  # C cannot see the size of memory.
         attempt(reserve_clause, layer.descriptor, needed, reserve.slice(0, needed - 1))
 
 
@@ -339,15 +339,13 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
 @by_type
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 4101])
 def test_parts_of_octets(chain, data_type, count):
-    """The last bytes of the mask have bits to spare; dimensions may differ with as many elements; there are several
-    blocks."""
+    """The mask's last byte has unused bits, x and y differ in dimensions, and several blocks run."""
     x, y = TensorSpec.packed(data_type, (count, 1, 1)), TensorSpec.packed(data_type, (1, 1, count, 1))
     chain(forward(0.2, x, y), backward(0.2, y, x), before=states(), seed=3)
     chain(forward(0.2, x), before=states(2**64 - 1, 2**32 - 2))
 
 
-# x has channels side by side, y an image for each channel, by tiles or by warps. Strides are equal, and elements lie
-# elsewhere.
+# x is NHWC and y packed, by tiles or by warps. The last pair has equal strides but different element positions.
 RESHAPED = {
     "channels": (TensorSpec.packed(FLOAT, (3, 16, 9), NHWC), TensorSpec.packed(FLOAT, (1, 432, 1, 1))),
     "pixels": (TensorSpec.packed(FLOAT, (1, 32, 64, 2), NHWC), TensorSpec.packed(FLOAT, (1, 64, 64, 1), NHWC)),
@@ -359,7 +357,7 @@ RESHAPED = {
 @pytest.mark.ours
 @pytest.mark.parametrize("which", RESHAPED)
 def test_other_dimensions_of_as_many_elements(chain, which):
-    """Elements correspond in row-major order in both directions, whatever layouts the two tensors have."""
+    """Elements correspond in row-major order in both directions, whatever the layouts."""
     x, y = RESHAPED[which]
     chain(forward(0.4, x, y), backward(0.4, y, x), before=states())
     chain(forward(0.4, y, x), backward(0.4, x, y), before=states())
@@ -368,7 +366,7 @@ def test_other_dimensions_of_as_many_elements(chain, which):
 @shows("cudnnDropoutForward/c01")
 @pytest.mark.ours
 def test_calls_beyond_words(chain):
-    """The count of calls carries into its upper word, and begins again after the last."""
+    """The count of calls carries into its upper word, and wraps to zero."""
     for calls in (2**32 - 1, 2**64 - 1):
         steps = [Step(forward(), {"x": f"x{i}", "y": f"y{i}", "reserveSpace": f"r{i}"}) for i in range(3)]
         chain(*steps, before=states(SEED, calls))

@@ -50,7 +50,7 @@ CALLED = [function for function in functions().values() if function.arguments]
 
 @pytest.fixture
 def messages(cudnn) -> Iterator[list[Any]]:
-    """Collect the messages that are logged until the end of the case."""
+    """Collect the logged messages until the end of the case."""
     found: list[Any] = []
     cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, lambda *message: found.append(message))
     yield found
@@ -97,8 +97,7 @@ def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
 
 @shows("cudnnSetCallback/c05 c16 c17")
 def test_the_log_has_the_time(cudnn, messages, monkeypatch):
-    """The log has the time of the clock, and the time since the start in days, hours, minutes and seconds, behind
-    the arguments."""
+    """After the arguments, the log has the clock time, and the time since the start in days to seconds."""
     monkeypatch.setattr("dualdnn.api.api_log._STARTED", time.monotonic() - (((2 * 24 + 3) * 60 + 4) * 60 + 5.2))
     before = datetime.datetime.now()
     cudnn.cudnnCreateTensorDescriptor()
@@ -118,7 +117,7 @@ def test_the_log_has_the_time(cudnn, messages, monkeypatch):
     "sample", ["ActivationForward", "OperationGraph", "ScaleBiasActivationConvBnstats", "MultiHeadAttnTraining"]
 )
 def test_the_log_has_calls_that_compute(caller, messages, sample):
-    """A call that computes logs one message, also where the call is remembered; the message names the handle."""
+    """A call that computes logs one message with its handle, also when it repeats an earlier call."""
     operation = ready(caller, sample)
     memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
     for _ in range(2):
@@ -145,7 +144,7 @@ def test_the_log_has_what_is_no_enumerator(cudnn, messages, value):
 
 @shows("cudnnSetCallback/c05")
 def test_the_log_has_the_numbers_of_arrays(cudnn, messages):
-    """The log has up to 64 numbers of an array, whatever object holds them."""
+    """The log has up to 64 numbers of an array, whatever its type."""
     for dims, shown in (
         (np.array([2, 3]), [2, 3]), ((np.int64(2), 3), [2, 3]), (np.arange(64), [*range(64)]), ([*range(64)], [*range(64)]),
         ([*range(65)], [*range(65)]), (np.arange(65), np.arange(65)), (np.int32(5), 5), ("23", "23"),
@@ -157,7 +156,8 @@ def test_the_log_has_the_numbers_of_arrays(cudnn, messages):
 
 @shows("cudnnSetCallback/c05")
 def test_what_a_callback_calls_is_not_logged(cudnn):
-    """A logged call inside a callback would call it for ever. A callback that fails does not disturb the call."""
+    """A call inside a callback is not logged, which would recurse for ever. A failing callback does not disturb the
+    call."""
     calls: list[str] = []
 
     def callback(_severity: Any, _udata: Any, _metadata: Any, text: str) -> None:
@@ -175,7 +175,7 @@ def test_what_a_callback_calls_is_not_logged(cudnn):
 
 @shows("cudnnSetCallback/c05")
 def test_a_callback_that_fails_is_told_once(cudnn, capsys):
-    """A failing callback is reported on stderr once, with its error, until it fails otherwise."""
+    """A failing callback is reported on stderr once for each new error."""
     errors = iter(["first", "first", "second", "second", "first", "first"])
 
     def callback(*_message: Any) -> None:
@@ -221,7 +221,7 @@ DESTROYING = [function for function in CALLED if "Destroy" in function.name and 
 @shows("cudnnStatus_t/c05")
 @pytest.mark.parametrize("function", DESTROYING, ids=lambda function: function.name)
 def test_what_was_destroyed_is_refused(cudnn, handle, refuses, function):
-    """The call that destroyed a descriptor refuses it, and it holds nothing. Its neighbours stay as they were."""
+    """A destroyed descriptor is empty, and destroying it again is refused. Its neighbours stay as they were."""
     (first,), (second,) = ([right(p, handle, None) for p in function.arguments[:1]] for _ in range(2))
     count = [1] * (len(function.arguments) - 1)
     call = getattr(cudnn, function.name)
@@ -250,8 +250,7 @@ FAILURES = {
 @shows("cudnnStatus_t/c08")
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_kernels_that_fail(caller, monkeypatch, evidence, sample):
-    """A kernel fails, or the host has no memory. The clause is one of the call's section, where the section lists
-    the status."""
+    """A failing kernel, or a host without memory, gives a clause of the call's section that lists the status."""
     operation = ready(caller, sample)
     memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
     prepare_call = caller.handle.backend.prepare
@@ -289,7 +288,7 @@ CREATED = {
 @shows("cudnnStatus_t/c04")
 @pytest.mark.parametrize("kind", CREATED)
 def test_a_descriptor_for_which_there_is_no_memory(cudnn, evidence, monkeypatch, kind):
-    """The status is that of the section, and the next call creates one."""
+    """Without memory the status is the section's, and the next call creates a descriptor."""
     call, arguments = getattr(cudnn, CREATED[kind]), functions()[CREATED[kind]].arguments
     values = [right(parameter, None, None) for parameter in arguments]
 
@@ -309,8 +308,7 @@ def test_a_descriptor_for_which_there_is_no_memory(cudnn, evidence, monkeypatch,
 @shows("cudnnQueryRuntimeError/c16 c18 c22")
 @pytest.mark.parametrize("mode", list(cudnnErrQueryMode_t), ids=lambda mode: mode.name)
 def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatch, mode):
-    """Only one mode waits, and can fail while it waits. One says whether work is left; the others read what is
-    there."""
+    """BLOCKING waits and may fail meanwhile; NONBLOCKING says whether work is left; RAWCODE reads the error at once."""
     waits = mode == cudnnErrQueryMode_t.CUDNN_ERRQUERY_BLOCKING
     error = cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
     stream = handle.new_stream()
@@ -359,16 +357,15 @@ def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
         assert cudnn.cudnnGetStream(handle) is None
     refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnGetStream, handle)
     with subject.new_handle() as handle:
-        cudnn.cudnnDestroy(handle)  # Once is enough.
+        cudnn.cudnnDestroy(handle)  # The handle is destroyed only once.
     assert not handle.alive and repr(handle).endswith(", destroyed>")
 
 
 @shows("cudnnPoolingForward/c01")
 def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
-    """The environment puts named solvers before the order of their family, where they serve. It cannot name a solver that
-    does not exist.
+    """The environment puts named solvers first, where they serve the call. Unknown names are refused.
 
-    A plan by one solver alone is made where it serves.
+    A plan can be made by one solver alone, if that serves.
     """
     if not subject.name.startswith("accelerated"):
         pytest.skip("it has no solvers")
@@ -407,7 +404,7 @@ def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
 
 @shows("cudnnCreate/c01", "cudnnCreate/c12")
 def test_the_backend_of_a_handle(subject, cudnn, refuses, monkeypatch):
-    """The backend is the argument, else the variable of the environment, else the device that exists."""
+    """The backend is the argument, else the environment variable, else the available device."""
     if subject.name != "reference":
         pytest.skip("what it says has nothing to do with the subject")
     created = cudnn.cudnnCreate
@@ -455,7 +452,7 @@ def no_device(device: str, _reproducible: str) -> None:
 @shows("cudnnStatus_t/c01")
 @pytest.mark.parametrize("module", [api, miopen], ids=["cudnn", "miopen"])
 def test_names_that_are_none(module):
-    """Unknown names are no attributes; calls and enumerators are attributes and name themselves."""
+    """Calls and enumerators are attributes of the module; unknown names raise an AttributeError that names them."""
     for name in ("cudnnNothing", "CUDNN_NOTHING", "miopenNothing"):
         assert not hasattr(module, name)
         with pytest.raises(AttributeError, match=name):
@@ -519,7 +516,7 @@ def test_a_child_of_the_process(cudnn, handle):
 
 @shows("cudnnConvolutionFwdAlgoPerf_t/c05")
 def test_times_of_algorithms(subject, handle, monkeypatch):
-    """Times are in milliseconds of the run alone: preparation before it is not counted."""
+    """Times are in milliseconds and exclude the preparation before the run."""
     if subject.name != "reference":
         pytest.skip("a device has a clock of its own")
 

@@ -50,8 +50,8 @@ def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_projections(chain, q, k, v, o):
-    """Any of the four projections may be on, each head with weights of its own. Both gradients run in one chain, and
-    the data gradient alone."""
+    """Any of the four projections may be on, each head with its own weights. Data gradients also run without weight
+    gradients."""
     attn = with_projections(q, k, v, o, mode=0)
     training, data, weights = steps(attn=attn, key_lengths=(5, 3), low=(0, 1, 0, 2), high=(5, 4, 2, 5))
     if q or k or v or o:
@@ -62,7 +62,7 @@ def test_projections(chain, q, k, v, o):
 
 @shows(f"{WEIGHTS}/c05", "cudnnWgradMode_t/c01")
 def test_weights_add_up(chain):
-    """The gradient is added to the contents of dweights, then written over them.
+    """Weight gradients are added to dweights in one mode, and replace it in the other.
 
     The case also compares the sums with each other, because judge and backend read the mode from the same record.
     """
@@ -98,7 +98,7 @@ def test_padding_is_not_read(chain, on):
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
-    """Lengths beyond the time-steps count as all steps, and lengths below zero as none."""
+    """Lengths beyond the time-steps count as all steps, and negative lengths as zero."""
     training, data, _ = steps(attn=with_projections(0, 0, 0, 0, mode=ONE_TO_ONE, data_type=data_type), lengths=None)
     lengths = {"QO": (9, -1, 4, 5), "KV": (6, 5, 7, -2)}
     memory = {name: np.array(given, np.int32).view(np.uint8) for name, given in lengths.items()}
@@ -110,7 +110,7 @@ def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
 @shows(f"{DATA}/c01", f"{DATA}/c11")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(chain, name):
-    """NaN outside of the windows of some keys and queries, and in padding, changes nothing else."""
+    """NaN in a query or in padding reaches only the keys and queries whose windows cover it."""
     training = of_tensor_cores(name, trains=True)
     data = backward_data(training)
     before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
@@ -125,7 +125,7 @@ def test_tiles_of_tensor_cores(chain, name):
 @shows(f"{DATA}/c01", f"{DATA}/c03", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
 def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
-    """The layouts and maps of queries also work for sequences that are longer than tiles."""
+    """Every layout and query map works for sequences longer than a tile."""
     training = layout_of_tensor_cores(order, mode, projected, data_type, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
     data, weights = backward_data(training), backward_weights(training)
@@ -137,7 +137,7 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
 
 @shows(f"{WEIGHTS}/c01", f"{DATA}/c10")
 def test_padding_beside_full_tiles(chain):
-    """Results of padded queries enter no sum, in a tile whose other queries have all keys of another."""
+    """Padded queries enter no sum, even in a tile whose other queries attend to a full tile of keys."""
     attn = attention((8, 8, 8, 16), (16, 16, 16), 1, 0, 0.2, HALF, longest=(70, 130), batches=1, beams=1)
     training, data, weights = steps(attn=attn, steps=(70, 130), batches=1, beams=1, lengths=(66,))
     before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
@@ -156,12 +156,12 @@ def test_long_sequences_of_tensor_cores(chain, steps):
 
 @shows(f"{WEIGHTS}/c03")
 def test_no_weights(caller):
-    """An attention without weights has no gradients of them; neither buffer need exist."""
+    """An attention without projections needs neither weights nor their gradients."""
     calls_of(caller, steps(attn=with_projections(0, 0, 0, 0, mode=0)))
 
 
 def calls_of(caller: Any, operations: Any) -> list[Any]:
-    """Make the three calls of a training step on shared memory. Return them, to be made again with other arguments."""
+    """Make the three calls of a training step on shared memory, and return them to be repeated with other arguments."""
     made: list[Any] = []
     for operation in operations:
         made.append(Called(caller, operation, made[-1].memory if made else {}))
@@ -171,7 +171,7 @@ def calls_of(caller: Any, operations: Any) -> list[Any]:
 
 @shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14", f"{BUFFERS}/c13", f"{BUFFERS}/c14")
 def test_spaces_that_are_too_small(subject, caller, refuses):
-    """The calls work in spaces of the reported sizes, and refuse spaces that are a byte smaller."""
+    """Spaces of the reported sizes are enough, and spaces a byte smaller are refused."""
     _, data, weights = calls_of(caller, steps())
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
         if name != "workSpaceSizeInBytes" or subject.cites_clauses:  # Another library may need no work space.

@@ -105,7 +105,7 @@ def test_fresh_reads_as_zeros(cudnn, fresh):
 @shows("cudnnSetAttnDescriptor/c01 c31 c42", "cudnnGetAttnDescriptor/c01 c03-c09", "cudnnAttnDescriptor_t/c01 c02")
 @pytest.mark.parametrize("data_type, precision, math", TABLE_40, ids=lambda v: v.name)
 def test_what_was_set(accepted, data_type, precision, math):
-    """Every value comes back in its place, for each row of table 40."""
+    """Every value reads back as it was set, for each row of table 40."""
     accepted(dataType=data_type, computePrec=precision, mathType=math)
 
 
@@ -125,8 +125,8 @@ def test_scalers(accepted, scaler):
 @shows(f"{SET}/c09", f"{SET}/c43")
 @pytest.mark.parametrize("q_projected, k_projected", list(product((0, 3, 4, 5), repeat=2)))
 def test_queries_and_keys_must_meet(accepted, refused, q_projected, k_projected):
-    """The lengths of queries and keys after projection must agree; without projections, the lengths of the vectors
-    themselves."""
+    """Vectors of queries and keys must have equal lengths after projection, or as given where there is no
+    projection."""
     if (q_projected or GOOD["qSize"]) == (k_projected or GOOD["kSize"]):
         accepted(qProjSize=q_projected, kProjSize=k_projected)
     else:

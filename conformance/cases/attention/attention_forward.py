@@ -1,4 +1,4 @@
-"""Holds cases of multi-head attention forward: all time-steps, and one of them."""
+"""Holds cases of multi-head attention forward, for all time-steps or a single one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def attention(
 def data(
     attn: AttnSpec, size: int, steps: int, batches: int, beams: int, lengths: Any = None, axes: Any = AXES
 ) -> SeqDataSpec:
-    """Return sequences, which have all time-steps where no lengths are given."""
+    """Return sequences; without lengths, each has all time-steps."""
     lengths = lengths or (steps,) * (batches * beams)
     return SeqDataSpec(attn.data_type, (steps, batches, beams, size), tuple(axes), tuple(lengths))
 
@@ -43,7 +43,7 @@ def forward(
     key_lengths: Any = None, low: Any = None, high: Any = None, axes: Any = AXES, residuals: bool = False, trains: bool = False,
     current: int | None = None
 ) -> MultiHeadAttnForward | MultiHeadAttnStep:  # fmt: skip
-    """Return a call on small sequences; windows are all keys where none are given."""
+    """Return a call on small sequences; by default each query attends to all keys."""
     attn = attn or attention()
     key_beams = beams if attn.mode & ONE_TO_ONE else 1
     queries = data(attn, attn.q_size, steps[0], batches, beams, lengths, axes)
@@ -76,7 +76,7 @@ def test_types(trial, data_type, math, trains):
 
 @shows(f"{FORWARD}/c03", f"{FORWARD}/c09")
 def test_training_and_inference_have_one_result(trial):
-    """The output does not depend on whether gradients follow."""
+    """Training and inference give the same output."""
     operations = [forward(trains=trains, lengths=None) for trains in (False, True)]
     memory = {name: held for name, held in prepare(operations[0], "normal", 3).items() if name not in operations[0].raw}
     first, second = (trial(operation, before=memory).after["out"].view(np.float32) for operation in operations)
@@ -115,15 +115,14 @@ OF_TENSOR_CORES = ["half 64", "half 128", "float"]
 
 
 def of_tensor_cores(name: str, **others: Any) -> Any:
-    """Return a call with more queries and keys than tensor cores' tiles have: full tiles, and tiles cut by windows
-    and by lengths."""
+    """Return a call with several tiles of queries and keys: full ones, and ones cut by windows and lengths."""
     data_type, heads, sizes, steps, key_steps = {
         "half 64": (HALF, 1, (40, 40, 24), 200, 290),
         "half 128": (HALF, 1, (72, 72, 128), 70, 150),
         "float": (FLOAT, 1, (40, 40, 24), 70, 150),
     }[name]
     attn = attention((0, 0, 0, 0), sizes, heads, 0, 0.2, data_type, longest=(steps, key_steps), batches=1, beams=1)
-    edge = 128 if steps > 128 else 64  # In this tile of queries, all windows begin behind a tile of keys.
+    edge = 128 if steps > 128 else 64  # All windows skip a whole tile of keys from this query on.
     low = [2 * t - edge + 8 if t >= edge else t - 90 if t >= 100 else 0 for t in range(steps)]
     high = [INT_MAX if t < 64 else 2 * t - 40 for t in range(steps)]
     low[5], high[5] = 80, 70
@@ -139,7 +138,7 @@ def vectors_in(memory: Any, operation: Any, name: str) -> Any:
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_scores_that_are_infinite(trial, data_type):
-    """A key whose score is minus infinity has no weight. One whose score is infinite makes the query NaN."""
+    """A key with score minus infinity has weight zero. One with score infinity makes the query NaN."""
     operation = forward(with_projections(0, 0, 0, 0, data_type=data_type), lengths=None)
     before = prepare(operation, "normal", 0)
     keys, queries = (vectors_in(before, operation, name) for name in ("keys", "queries"))
@@ -151,7 +150,7 @@ def test_scores_that_are_infinite(trial, data_type):
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_infinite_values_that_have_no_weight(trial, data_type):
-    """An infinite value gives infinity or NaN, where its weight is zero or too small for any arithmetic.
+    """An infinite value gives infinity or NaN where its weight is zero or underflows.
 
     The weight is zero where the score is minus infinity. Queries whose scores are all minus infinity have no softmax:
     their results are NaN.
@@ -170,7 +169,7 @@ def test_infinite_values_that_have_no_weight(trial, data_type):
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(trial, name):
-    """NaN outside of the windows of some queries, in padding and in a full tile, changes no other query."""
+    """NaN in padding changes no query, and NaN in a full tile only the queries whose windows cover it."""
     operation = of_tensor_cores(name)
     before = prepare(operation, "normal", 1)
     keys, values = (vectors_in(before, operation, n) for n in ("keys", "values"))
@@ -191,8 +190,7 @@ LAYOUTS_OF_TENSOR_CORES = [
 def layout_of_tensor_cores(
     order: tuple[int, ...], mode: int, projected: int, data_type: cudnnDataType_t, **others: Any
 ) -> Any:
-    """Return vectors of whole accesses of 16 bytes, in beams and heads, with many queries. Sequences have all lengths,
-    also zero."""
+    """Return vectors of a multiple of 16 bytes, with beams, heads and many queries. Lengths vary and may be zero."""
     attn = attention(
         (projected * 8, projected * 8, projected * 24, projected * 16), (16, 16, 8), 2, mode, 0.2, data_type, longest=(70, 80), beams=2
     )  # fmt: skip
@@ -205,7 +203,7 @@ def layout_of_tensor_cores(
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c23", "cudnnSetAttnDescriptor/c32", "cudnnSetAttnDescriptor/c33")
 @pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
 def test_layouts_of_tensor_cores(trial, order, mode, projected, data_type):
-    """The layouts and maps of queries also work for sequences that are longer than tiles."""
+    """Every layout and query map works for sequences longer than a tile."""
     operation = layout_of_tensor_cores(order, mode, projected, data_type)
     before = prepare(operation, "normal", 0)
     for name in ("queries", "keys", "values"):
@@ -214,7 +212,7 @@ def test_layouts_of_tensor_cores(trial, order, mode, projected, data_type):
 
 
 def fill_padding(memory: Any, operation: Any, name: str) -> None:
-    """Write NaN into the padding of an operand, and into keys and values that no query has."""
+    """Write NaN into the padding of an operand, and into keys and values that no query attends to."""
     spec = getattr(operation, name)
     stored = (
         memory[name]
@@ -233,14 +231,14 @@ LONG_OF_TENSOR_CORES = [(2050, 70), (70, 2050), (190, 130)]
 
 
 def long_of_tensor_cores(steps: tuple[int, int], **others: Any) -> Any:
-    """Return as many queries, or keys, as three warpgroups share."""
+    """Return a call with enough queries or keys for three warpgroups."""
     attn = attention((0, 0, 0, 0), (16, 16, 8), 1, 0, 0.3, HALF, longest=steps, batches=1, beams=1)
     return forward(attn, steps, 1, 1, None, None, **others)
 
 
 @shows("cudnnMathType_t/c03", f"{FORWARD}/c01")
 def test_factors_keep_eleven_bits(trial):
-    """The mean of equal values keeps its last bits, which a shorter factor would lose: no errors cancel."""
+    """The mean of equal values keeps its last bits; a factor of fewer bits would lose them in every term."""
     attn = attention((0, 0, 0, 0), (4, 4, 5), 1, 0, scaler=0.0)
     operation = forward(attn, lengths=None)
     before = prepare(operation, "normal", 0)

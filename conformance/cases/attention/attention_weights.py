@@ -1,4 +1,4 @@
-"""Holds cases of the buffers of multi-head attention: their sizes, and where each weight lies."""
+"""Holds cases of the buffers of multi-head attention: their sizes, and the place of each weight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = 12
 
 
 def configuration(number):
-    """Return a configuration for each number. The first ones have all projections, none, and each of them alone."""
+    """Return a configuration for each number. The first ones have all projections, no projection, and each alone."""
     random = np.random.default_rng(number)
     size = {
         name: int(random.integers(1, 9)) for name in ("qSize", "kSize", "vSize", "qProjSize", "vProjSize", "oProjSize")
@@ -71,7 +71,7 @@ def described(cudnn, descriptor):
        "cudnnAttnDescriptor_t/c03", "cudnnMultiHeadAttnWeightKind_t/c01")  # fmt: skip
 @pytest.mark.parametrize("number", range(CASES))
 def test_where_the_weights_are(cudnn, handle, fresh, number):
-    """Every tensor has its shape and strides; together they fill the buffer, each element belongs to one of them."""
+    """Every tensor has its shape and strides; together they fill the buffer without overlap."""
     values = configuration(number)
     fill(cudnn, fresh, **values)
     size, element = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0], SCALAR_BYTES[values["dataType"]]
@@ -98,7 +98,7 @@ def test_where_the_weights_are(cudnn, handle, fresh, number):
 
 @shows(f"{WEIGHTS}/c05")
 def test_a_copy_in_memory_of_the_host(subject, cudnn, handle, fresh):
-    """The address of any memory gives addresses in that memory."""
+    """Parts of a buffer or array have the same offsets in each memory, also on the host."""
     if not subject.is_python:
         pytest.skip("the binding passes memory of the device alone")
     fill(cudnn, fresh)
@@ -142,8 +142,7 @@ def test_larger_maxima_take_more_memory(cudnn, handle, fresh, name):
 @pytest.mark.ours
 @shows(f"{WEIGHTS}/c05", f"{WEIGHTS}/c14")
 def test_weights_elsewhere(cudnn, handle, fresh, refuses):
-    """An address of other memory, also on the host, gives parts that lie as in a buffer. An invalid address is
-    refused."""
+    """A plain address, also of the host, gives parts at the offsets of a buffer. Invalid addresses are refused."""
     fill(cudnn, fresh)
     size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
     memory, descriptor = handle.to_device(np.zeros(size, np.uint8)), cudnn.cudnnCreateTensorDescriptor()

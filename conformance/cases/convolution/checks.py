@@ -11,7 +11,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.trial import prepare
 
-GUARD, PATTERN = 256, 0xA5  # These are the bytes on both sides of a workspace, and their contents.
+GUARD, PATTERN = 256, 0xA5  # Bytes on each side of a workspace, and their contents.
 
 
 def tensors_of(operation: Any) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def refuses_a_small_workspace(
 
 
 def takes_a_workspace_anywhere(subject: Any, caller: Any, operation: Any, start: int) -> None:
-    """Check that the workspace is enough at any address, and that nothing beside it is written.
+    """Check that the workspace is enough at any address, and that no byte outside it is written.
 
     The result is the same, bit by bit. start: bytes from an aligned address to it.
     """

@@ -122,7 +122,7 @@ def test_formula(run, refused, algo, configuration, alpha, beta):
 
 @shows("cudnnConvolutionMode_t/c02")
 def test_convolution_is_correlation_with_the_filter_turned(caller):
-    """Two calls of the subject show it: no reference is asked."""
+    """A convolution equals the correlation with the turned filter, by two calls of the subject."""
     x, w = (np.random.default_rng(3).integers(-4, 5, dims).astype(np.float32) for dims in ((1, 2, 5, 4), (3, 2, 2, 3)))
     results = []
     for mode, values in ((Mode.CUDNN_CONVOLUTION, w), (Mode.CUDNN_CROSS_CORRELATION, w[:, :, ::-1, ::-1])):
@@ -144,7 +144,7 @@ def called(caller, operation, x, w, y=None):
     return memory["y"].to_host(np.float32, operation.y.dims)
 
 
-# Windows of depthwise convolutions see 11 x 9 inputs, and each channel has one filter or several.
+# Depthwise convolutions have 11 x 9 inputs, and one filter or several for each channel.
 DEPTHWISE: dict[str, dict[str, Any]] = {
     "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
     "even": {"taps": (2, 4), "padding": (1, 2), "stride": (2, 1)},
@@ -181,7 +181,7 @@ def test_3d(run, refused, algo, configuration):
         refused(channels_last, NOT_SUPPORTED, f"{F}/c58")
 
 
-# Each way to make the sums has one: few products, few channels, one filter a channel, matrices of each layout.
+# Each kind of kernel has an entry: few products, few channels, depthwise, and matrices of each layout.
 PADDED = {
     "few products": {"x": (1, 1, 4, 4), "w": (1, 1, 3, 3)},
     "few channels": {"x": (1, 3, 9, 8), "w": (40, 3, 3, 3)},
@@ -211,8 +211,7 @@ def test_padding_meets_filters_that_are_not_finite(run, geometry, configuration,
 
 
 def test_an_infinity_over_the_padding(caller):
-    """One infinite weight lies in the padding for the first row and column; the expected values are computed by
-    hand."""
+    """An infinite weight over the padding makes the first row and column NaN, and all other results infinite."""
     x, w = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
     w[0, 0, 0, 0] = np.inf
     for algo in GEMM_ALGORITHMS:
@@ -225,7 +224,7 @@ def test_an_infinity_over_the_padding(caller):
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 @pytest.mark.parametrize("w", [(8, 1, 3, 3), (8, 1, 2, 3)], ids=str)
 def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout):
-    """No vector of elements divides the gaps behind each image of x and y, with one filter for each channel."""
+    """A depthwise convolution is right where images begin an odd number of elements apart."""
     plain = convolution((3, 8, 5, 7), w, configuration=configuration, groups=8, x_layout=x_layout, y_layout=y_layout)
 
     def apart(tensor: TensorSpec) -> TensorSpec:
@@ -240,8 +239,7 @@ def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout)
 @shows(f"{F}/c01", f"{F}/c02", f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
 @pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, NONFUSED], ids=by_name)
 def test_images_that_pass_through_the_workspace_in_slices(run, caller, algo):
-    """There are more images than a device of one multiprocessor keeps in its workspace at a time; the last slice has
-    fewer."""
+    """A device of one multiprocessor passes the images through its workspace in slices; the last slice is smaller."""
     x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
     with divided_among(caller.handle, 1):
         run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
@@ -293,7 +291,7 @@ def test_transformed_tensors(caller):
     x = np.random.default_rng(5).integers(-9, 10, (1, 8, 4, 4)).astype(np.int8)
     w = (
         np.random.default_rng(6).integers(-9, 10, (4, 8, 1, 1)).astype(np.int8)
-    )  # One format equals another where there is no spatial extent.
+    )  # Formats differ only where there is a spatial extent.
     plain = convolution(x.shape, w.shape, configuration="INT8_EXT", formats=(NHWC, NHWC, NHWC), padding=(0, 0))
     expected = called(caller, plain, np.moveaxis(x, 1, -1).copy(), w[:, :, 0, 0])
     operation = convolution(

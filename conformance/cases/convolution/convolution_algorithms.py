@@ -53,7 +53,7 @@ def search(caller):
 
 @shows(f"{COUNT}/c01", f"{COUNT}/c02", f"{COUNT}/c03")
 def test_max_count(cudnn, caller):
-    """The count is eight algorithms, and two more with tensor op math: IMPLICIT_PRECOMP_GEMM and WINOGRAD_NONFUSED."""
+    """The count is eight algorithms plus the tensor op variants of IMPLICIT_PRECOMP_GEMM and WINOGRAD_NONFUSED."""
     assert cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(caller.handle) == len(Algo) + 2
 
 
@@ -116,7 +116,7 @@ def test_order_and_entries(caller, search, trial, name, arguments):
                          ids=["NCHW", "NHWC", "HALF"])  # fmt: skip
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_who_asks_for_fma_is_offered_nothing_else(search, name, arguments):
-    """Whichever row a caller takes, it forbids TF32 as convDesc does (3.1.2.13)."""
+    """If convDesc has CUDNN_FMA_MATH, every result forbids TF32 as well (3.1.2.13)."""
     results = search(name, convolution(**arguments, math_type=FMA)).perfResults
     assert results[0].status == SUCCESS and {entry.mathType for entry in results} == {FMA}
 
@@ -146,7 +146,7 @@ def test_searches_refuse_null(search, refuses, name, handle_clause, descriptor_c
 @shows("cudnnFindConvolutionForwardAlgorithmEx/c11-c13", "cudnnConvolutionFwdAlgoPerf_t/c02 c06")
 @pytest.mark.parametrize("room", [0, 64, None])
 def test_the_workspace_decides_what_is_tried(caller, search, room):
-    """NULL is no workspace, whatever its size is said to be."""
+    """A NULL workspace counts as empty, whatever size is given."""
     operation = convolution(**LAYER)
     given = {"workspace": room} if room is not None else {"workspace": 2**24, "workSpace": None}
     results, room = search(FIND_EX, operation, **given).perfResults, room or 0
@@ -163,16 +163,16 @@ def test_the_workspace_decides_what_is_tried(caller, search, room):
 
 class Measured:
     """Stands for a backend whose algorithms take known times and workspaces. One fails, and large workspaces cannot be
-    had.
+    allocated.
 
     room: bytes of the caller's workspace, None where the search has its own.
     """
 
-    MAX_BYTES = 60  # bytes of memory that can be had
+    MAX_BYTES = 60  # bytes of memory that can be allocated
 
     def __init__(self, monkeypatch: Any, handle: Any, room: int | None) -> None:
         self.room = room
-        self.ran: list[int | None] = []  # Each algorithm ran on a workspace of so many bytes.
+        self.ran: list[int | None] = []  # These are the workspaces of the algorithms that ran, in bytes.
         self.freed: list[int] = []
         allocate = handle.allocate
 
@@ -233,7 +233,7 @@ class Measured:
        "cudnnConvolutionFwdAlgoPerf_t/c02 c06")  # fmt: skip
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, name):
-    """Times, workspaces, failures and memory decide about each algorithm; the case chooses them."""
+    """Chosen times, workspaces, failures and memory give each algorithm its status and place."""
     operation = convolution(**LAYER, math_type=DEFAULT)
     measured = Measured(monkeypatch, caller.handle, 80 if name == FIND_EX else None)
     measured.check(search(name, operation, workspace=80).perfResults, name == RANK)

@@ -67,7 +67,7 @@ def test_formula(run, refused, algo, configuration):
         return
     run(operation)
     run(gradient((2, 5, 6, 5), (3, 5, 3, 3), algo=algo, configuration=configuration, mode=Mode.CUDNN_CONVOLUTION))
-    # A dy with one output lies as in both formats.
+    # A dy of one output has the same layout in both formats.
     run(gradient((2, 4, 3, 3), (6, 4, 3, 3), algo=algo, configuration=configuration, padding=(0, 0)))
 
 
@@ -113,7 +113,7 @@ def test_3d(run, refused, formats, configuration):
 
 
 OUTSIDE: dict[str, tuple[Algo, dict[str, Any], dict[str, Any]]] = {
-    # Each name has the algorithm, what it takes, and what it does not take.
+    # Each row has the algorithm, what it takes, and what it does not take.
     "fft dilation": (FFT, {}, {"dilation": (2, 1)}),
     "fft stride": (FFT, {}, {"stride": (2, 1)}),
     "fft padding": (FFT, {"padding": (2, 2)}, {"padding": (3, 2)}),

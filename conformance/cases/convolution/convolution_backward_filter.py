@@ -109,7 +109,7 @@ def test_layouts(run, refused, algo, dy_layout):
 
 @shows(f"{F}/c13", f"{F}/c15", f"{F}/c49")
 def test_layouts_of_x_and_dw(run, refused):
-    """By tables 36 and 37, x is CHW-packed, or HWC-packed with a filter in NHWC, beside any dy (docs/errata.md,
+    """By tables 36 and 37, x is CHW-packed, or HWC-packed with a filter in NHWC, and dy has any layout (docs/errata.md,
     D274)."""
     for algo in (ALGO_0, ALGO_1):
         run(gradient(algo=algo, formats=(NCHW, NCHW, NHWC)))
@@ -147,7 +147,7 @@ def test_3d(run, refused, formats, configuration):
 
 
 OUTSIDE: dict[str, tuple[Algo, str, dict[str, Any], dict[str, Any]]] = {
-    # Each name has the algorithm, the clause, what it takes, and what it does not take.
+    # Each row has the algorithm, the clause, what it takes, and what it does not take.
     "fft dilation": (FFT, "c36", {}, {"dilation": (2, 1)}),
     "fft stride": (FFT, "c33", {}, {"stride": (2, 1)}),
     "fft padding": (FFT, "c34", {"padding": (2, 2)}, {"padding": (3, 2)}),
@@ -228,7 +228,7 @@ def test_transforms_beside_direct_sums(caller, algo, options):
 @shows(f"{F}/c01", f"{SIZE}/c01")
 @pytest.mark.parametrize("algo, x", [(NONFUSED, (3, 40, 98, 97)), (FFT, (12, 10, 40, 33))], ids=by_name)
 def test_images_that_pass_through_the_workspace_in_slices(caller, algo, x):
-    """There are more images than a device of one multiprocessor keeps in its workspace at a time."""
+    """A device of one multiprocessor passes the images through its workspace in slices."""
     with divided_among(caller.handle, 1):
         beside_direct_sums(caller, gradient(x, (4, x[1], 3, 3), algo=algo, beta=1.0), ALGO_0)
 

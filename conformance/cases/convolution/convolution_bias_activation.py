@@ -66,8 +66,7 @@ def run(trial, caller):
 
 @shows(f"{B}/c01", f"{B}/c30")
 def test_an_infinity_over_the_padding(caller):
-    """Zero times an infinite weight is NaN, which ReLU turns into 0; elsewhere the sum is infinite. The values are
-    computed by hand."""
+    """An infinite weight over the padding gives NaN, which ReLU turns into 0; all other results are infinite."""
     w = np.ones((1, 1, 3, 3), np.float32)
     w[0, 0, 0, 0] = np.inf
     for algo in (IMPLICIT, PRECOMP):
@@ -85,7 +84,7 @@ def test_an_infinity_over_the_padding(caller):
 
 @shows(f"{B}/c02")
 def test_z_is_not_read_where_alpha2_is_0(run):
-    """Its memory holds NaN before the call (docs/errata.md, D217)."""
+    """NaN in z changes nothing where alpha2 is 0 (docs/errata.md, D217)."""
     for algo in (IMPLICIT, PRECOMP):
         assert np.isfinite(run(fused(algo=algo)).after["y"].view(np.float32)).all()
 

@@ -32,7 +32,7 @@ def convolution(cudnn):
 def layer(cudnn, convolution):
     """Return (convolution, input, filter) of these shapes, as the calls for output dimensions take them.
 
-    Groups come first: setting the convolution leaves them.
+    Groups are set first, because setting the convolution keeps them.
     """
 
     def make(x, w, padding, stride, dilation, groups=1):
@@ -106,7 +106,7 @@ OPTIONS = {
        "cudnnReorderType_t/c01", "cudnnMathType_t/c01")  # fmt: skip
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_are_kept(cudnn, convolution, option):
-    """They may be set before the convolution, and setting the convolution leaves them (docs/errata.md, D193)."""
+    """Options may be set before the convolution, which keeps them (docs/errata.md, D193)."""
     put, get = getattr(cudnn, f"cudnnSetConvolution{option}"), getattr(cudnn, f"cudnnGetConvolution{option}")
     for value in OPTIONS[option]:
         put(convolution, value)
@@ -167,7 +167,7 @@ def test_output_dimensions_fit_an_int(subject, cudnn, refuses, layer):
     largest = layer((1, 1, 1, 4), (1, 1, 1, 1), (2**30 - 1, 0), ONE, ONE)
     assert tuple(two(*largest)) == tuple(many(*largest, 4)) == (1, 1, 2**31 - 1, 4)
     if not subject.cites_clauses:
-        return  # The document leaves open what happens to a size that an int cannot hold.
+        return  # The document leaves open what a size beyond int gives.
     for image, padding in ((1, 2**30), (2**31 - 1, 1), (4, 2**31 - 1)):
         larger = layer((1, 1, image, 1), (1, 1, 1, 1), (padding, 0), ONE, ONE)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", two, *larger)

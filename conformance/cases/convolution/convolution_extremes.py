@@ -24,7 +24,7 @@ from .convolution import convolution
 from .convolution_filters import im2col
 
 DRAWN = 24  # operations; thousands more were right
-LARGE = (2**31 - 2, 2**30 - 1, 2**30 - 3, 2**29, 2**29 + 1, 2**28 + 1, 10**9 + 7)  # Other numbers are about as large.
+LARGE = (2**31 - 2, 2**30 - 1, 2**30 - 3, 2**29, 2**29 + 1, 2**28 + 1, 10**9 + 7)  # Draws may be less by up to 2**20.
 MAX_OUTPUTS = 4
 
 
@@ -39,7 +39,7 @@ class Axis(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Return how many positions of the padded input the window does not cover."""
+        """Return how far the window can move over the padded input."""
         return self.extent + 2 * self.padding - (self.taps - 1) * self.dilation - 1
 
     @property
@@ -112,7 +112,7 @@ def drawn(number: int) -> Operation:
         name: _with_dims(found, (found.dims[0], counts.get(name, found.dims[1]), *sizes[name]))
         for name, found in known.items()
     }
-    # The blend gives results without a product some information.
+    # Blending makes results without a product depend on the call.
     blended = {"beta": 0.5} if hasattr(operation, "beta") else {}
     return replace(operation, convolution=spec, **blended, **resized)
 
@@ -140,7 +140,7 @@ def test_geometries_as_large_as_32_bits_count(run, number):
     run(_supported()[number])
 
 
-FURTHEST: dict[str, Any] = {"padding": (0, 2**30 - 2), "stride": (1, 2**30)}  # 4 columns then have 2**31 positions.
+FURTHEST: dict[str, Any] = {"padding": (0, 2**30 - 2), "stride": (1, 2**30)}  # Four columns then span 2**31 positions.
 BEYOND = {
     "cudnnConvolutionForward/c58": convolution((1, 2, 3, 4), (2, 2, 1, 1), **FURTHEST),
     "cudnnConvolutionBackwardData/c31": data.gradient((1, 2, 3, 4), (2, 2, 1, 1), **FURTHEST),
@@ -153,7 +153,7 @@ BEYOND = {
 @shows(*BEYOND)
 @pytest.mark.parametrize("clause", BEYOND)
 def test_a_padded_input_of_more_positions_than_32_bits_count(run, refused, clause):
-    """One position fewer is served."""
+    """A padded input with 2**31 positions is refused, and one position fewer is computed."""
     operation: Any = BEYOND[clause]
     refused(operation, NOT_SUPPORTED, clause)
     nearer = replace(operation.convolution, padding=(0, 2**30 - 3), stride=(1, 2**30 - 1))

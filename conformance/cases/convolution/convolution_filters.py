@@ -44,7 +44,7 @@ DIVISIONS = {
 
 @shows(f"{I}/c01")
 def test_im2col_times_filter_is_the_convolution(caller):
-    """Two calls of the subject and a matrix product show it."""
+    """The im2col matrix times the filter equals the convolution, by two calls of the subject."""
     x = np.random.default_rng(1).integers(-4, 5, (2, 3, 5, 4)).astype(np.float32)
     w = np.random.default_rng(2).integers(-4, 5, (4, 3, 3, 2)).astype(np.float32)
     for mode in cudnnConvolutionMode_t:
@@ -71,7 +71,7 @@ def bias(filter_count: int) -> TensorSpec:
 
 @shows(f"{R}/c01")
 def test_a_reordered_filter_computes_the_same(caller):
-    """Reordering the filter and convolving with CUDNN_NO_REORDER gives the same result. No permutation is assumed."""
+    """A reordered filter with CUDNN_NO_REORDER gives the same result, whatever the permutation."""
     operation = sized(caller, convolution((1, 64, 5, 4), (64, 64, 3, 3), configuration="INT8x32", formats=NCHW_VECT_C, algo=PRECOMP, alpha=1 / 256))  # fmt: skip
     random = np.random.default_rng(11)
     handle, cudnn = caller.handle, caller.cudnn

@@ -118,14 +118,14 @@ def search(caller):
 
 
 def both(*clauses: str) -> tuple[str, ...]:
-    """Return the clauses of both gradients, written with Data."""
+    """Return the clauses of both gradients; the argument names those of the data gradient."""
     return (*clauses, *(clause.replace("Data", "Filter") for clause in clauses))
 
 
 @shows(*both(*(f"cudnnGetConvolutionBackwardDataAlgorithmMaxCount/c{n:02}" for n in (1, 2, 3, 4))))
 @directions
 def test_max_count(cudnn, caller, refuses, direction):
-    """The count is all algorithms, and two more with tensor op math: ALGO_1 and WINOGRAD_NONFUSED."""
+    """The count is all algorithms plus the tensor op variants of ALGO_1 and WINOGRAD_NONFUSED."""
     function = getattr(cudnn, f"cudnnGetConvolutionBackward{direction.name}AlgorithmMaxCount")
     assert function(caller.handle) == len(direction.algorithms) + 2
     refuses(BAD_PARAM, f"cudnnGetConvolutionBackward{direction.name}AlgorithmMaxCount/c04", function, None)
@@ -175,7 +175,7 @@ def test_every_algorithm_is_listed(subject, cudnn, caller, search, direction, ca
 @directions
 @calls
 def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, direction, call):
-    """Times, workspaces, failures and memory decide about each algorithm; the case chooses them."""
+    """Chosen times, workspaces, failures and memory give each algorithm its status and place."""
     name = direction.calls[call][0]
     operation = direction.make(*LAYER, math_type=DEFAULT)
     measured = Measured(monkeypatch, caller.handle, 80 if name == direction.finds_on_memory else None)
@@ -259,7 +259,7 @@ def test_searches_refuse_null(search, refuses, direction, call, missing):
 @directions
 @pytest.mark.parametrize("room", [0, 64, None])
 def test_the_workspace_decides_what_is_tried(caller, search, direction, room):
-    """NULL is no workspace, whatever its size is said to be."""
+    """A NULL workspace counts as empty, whatever size is given."""
     operation = direction.make(*LAYER)
     given = {"workspace": room} if room is not None else {"workspace": 2**24, "workSpace": None}
     results, room = search(direction, direction.finds_on_memory, operation, **given).perfResults, room or 0
@@ -297,7 +297,7 @@ def test_ranks_that_no_algorithm_takes(search, direction):
 @shows("cudnnConvolutionBwdDataAlgo_t/c03 c05 c07 c09 c11", "cudnnConvolutionBwdFilterAlgo_t/c03 c05 c09 c11")
 @directions
 def test_what_is_called_deterministic_is(caller, search, trial, direction):
-    """Two calls give the same bits."""
+    """Two calls of an algorithm listed as deterministic give the same bits."""
     operation = direction.make(*LAYER)
     output = direction.operands[2]
     for entry in search(direction, direction.ranks, operation).perfResults:

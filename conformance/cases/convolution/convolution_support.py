@@ -44,7 +44,7 @@ TYPES_2D = {
 }
 
 
-# No row has these neighbours.
+# No row of the tables lists these neighbours.
 REFUSED = [
     (PRECOMP, "dilation", {**SMALL, "dilation": (2, 1)}),
     (GEMM, "dilation", {**SMALL, "dilation": (1, 2)}),

@@ -142,7 +142,7 @@ def test_what_is_described(caller, shape, tensor_format):
 
 @shows(f"{G}/c01")
 def test_groups_and_modes_without_folding(caller):
-    """Nothing is folded and no channel is added."""
+    """The query folds nothing and adds no channel for groups or CUDNN_CONVOLUTION."""
     for options in ({"groups": 2}, {"mode": Mode.CUDNN_CONVOLUTION}):
         operation = gradient((2, 16, 6, 5), (8, 16 // options.get("groups", 1), 3, 3), **options)
         found = asked(caller, operation)

@@ -28,12 +28,12 @@ def fresh(cudnn):
 
 
 def fill(cudnn, setter, descriptor, *values):
-    """Set the descriptor to as many of the values as the setter takes."""
+    """Set the descriptor to those values that the setter takes."""
     getattr(cudnn, setter)(descriptor, *values[: ARGUMENTS[setter]])
 
 
 def read(cudnn, descriptor):
-    """Return the values on which the getters agree."""
+    """Return the values, after checking that the getters agree on them."""
     known = tuple(cudnn.cudnnGetCTCLossDescriptor_v8(descriptor))
     assert tuple(cudnn.cudnnGetCTCLossDescriptorEx(descriptor)) == known[:3]
     assert cudnn.cudnnGetCTCLossDescriptor(descriptor) == known[0]
@@ -91,7 +91,7 @@ def test_extended_setter(cudnn, fresh):
 @shows("cudnnSetCTCLossDescriptor/c01-c03", "cudnnSetCTCLossDescriptorEx/c02", "cudnnCTCLossDescriptor_t/c02")
 @pytest.mark.parametrize("compute_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
 def test_short_setter_is_the_extended_one(cudnn, fresh, compute_type):
-    """The short setter leaves nothing of an earlier setting, not even the longest label."""
+    """The short setter resets every earlier value, also the longest label."""
     for earlier in ((), GOOD):
         for setter in SETTERS[:2]:
             if earlier:

@@ -81,7 +81,7 @@ def zeros(caller: Any, nbytes: int) -> Any:
 
 @pytest.fixture
 def judged(trial, caller):
-    """Run a trial with the workspace that the subject asks for; probabilities are positive."""
+    """Run a trial with positive probabilities and the workspace that the subject asks for."""
 
     def run(operation: Any, inputs: str | None = None, **options: Any) -> Any:
         return trial(sized(caller, operation), inputs or KINDS[operation.ctc_loss.normalization], **options)
@@ -96,8 +96,8 @@ FORMULA = (1, 3, 4, 5, 9, 10, 11, 12, 13)
 @algorithms
 @modes
 def test_labels_of_the_host(judged, mode, algo):
-    """Labels may repeat, and input lengths may be shorter than the time steps. Labels behind those that the lengths
-    name do not count."""
+    """Labels may repeat, input lengths may be shorter than the time steps, and labels after the last sequence do not
+    count."""
     judged(host(mode=mode, algo=algo))
     judged(host(labels=(*LABELS, -1), mode=mode, algo=algo))
 
@@ -106,7 +106,7 @@ def test_labels_of_the_host(judged, mode, algo):
 @algorithms
 @modes
 def test_labels_of_the_device(judged, mode, algo):
-    for longest in (4, 9):  # The lengths bound the walk through a list, not the longest label.
+    for longest in (4, 9):  # The lengths bound each list, not the longest label.
         before = lists(LABELS, LABEL_LENGTHS, INPUT_LENGTHS, 3 * longest)
         judged(device(longest=longest, mode=mode, algo=algo), before=before)
 
@@ -127,7 +127,7 @@ def test_all_labels_together_are_certain(caller):
     caller(operation, {**buffers, "workspace": caller.handle.allocate(operation.workspace_bytes)})
     probabilities = np.exp(-buffers["costs"].to_host(np.float32, count).astype(np.float64))
     assert abs(probabilities.sum() - 1) < 1e-5
-    # Weighted by their probabilities, the gradients cancel: the shares of all labels equal the probabilities.
+    # Gradients weighted by the probabilities of their sequences cancel.
     gradients = buffers["gradients"].to_host(np.float32, (3, count, 3)).astype(np.float64)
     assert np.abs((gradients * probabilities[:, None]).sum(axis=1)).max() < 1e-5
 
@@ -143,7 +143,7 @@ def test_gradients_end_with_the_input(judged, mode):
 
 @shows(f"{HOST}/c03", f"{DEVICE}/c05")
 def test_probabilities_of_zero(judged):
-    """Labels that the probabilities exclude have their cost. A NaN counts only where some alignment meets it."""
+    """Labels whose alignments all have probability 0 cost infinity, and NaN counts only on an alignment that meets it."""
     p = np.random.default_rng(2).uniform(0.1, 1, (6, 5, 4)).astype(np.float32)
     p[:, 0, 2] = 0
     p[3, 1] = (0, 0.5, 0, 0)
@@ -156,7 +156,7 @@ def test_probabilities_of_zero(judged):
 
 @shows(f"{HOST}/c04", f"{DEVICE}/c06")
 def test_probabilities_that_underflow(judged):
-    """Costs are right where no float holds the probabilities, because their logarithms fit."""
+    """Costs are right where probabilities underflow, because their logarithms fit."""
     x = (80 * np.random.default_rng(5).standard_normal((7, 3, 5))).astype(np.float32)
     judged(host((7, 3, 5), input_lengths=(7, 4, 5)), before={"probs": x.reshape(-1).view(np.uint8)})
 
@@ -173,8 +173,7 @@ INFEASIBLE: Mapping[str, Any] = {
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
 @calls
 def test_more_labels_than_time_steps(judged, call, nan, mode):
-    """The cost is 0 where L + R > T, and the gradients are zero or unchanged, also where they were NaN. The sequence
-    between is not affected."""
+    """Where L + R > T the cost is 0 and gradients are zero or unchanged, even NaN. The sequence in between is right."""
     operation = host((5, 3, 4), **INFEASIBLE, mode=mode, nan=nan)
     before = {}
     if call == DEVICE:
@@ -221,7 +220,7 @@ def test_the_same_again(caller, call, algo):
 @shows(f"{DEVICE}/c08", f"{DEVICE}/c09", f"{DEVICE}/c10")
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
 def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
-    """A sequence with an invalid label (such as the blank) or an invalid length counts as one without an alignment."""
+    """A sequence with an invalid label (such as the blank) or length counts as one without an alignment."""
     if not subject.cites_clauses:
         pytest.skip("what a foreign library reads then is not determined")
     labels = (1, 2, 3, 3, 2, 0, 3, 4, 1, 2**31 - 1, 2, 1, 3)
@@ -232,8 +231,7 @@ def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
 
 @shows(f"{DEVICE}/c08", f"{DEVICE}/c09")
 def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
-    """Memory may hold fewer than maxLabelLength labels for each sequence, an empty list too; it may end within a
-    label."""
+    """The list of labels may be shorter than maxLabelLength for each sequence, empty, or end within a label."""
     if not subject.knows_sizes:
         pytest.skip("a foreign library is not told how large memory is")
     for lengths in ((2, 0, 1), (0, 0, 0)):
@@ -255,7 +253,7 @@ def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
 @algorithms
 @calls
 def test_workspaces(subject, caller, refuses, call, algo):
-    """The size of the query is enough for up to so many labels, and one byte less is refused."""
+    """The queried size is enough, and one byte less is refused."""
     operation: Any = sized(caller, CALLS[call](algo=algo))
     assert operation.workspace_bytes > 0
     assert operation.workspace_bytes == sized(caller, replace(operation, workspace_bytes=0)).workspace_bytes
@@ -266,7 +264,7 @@ def test_workspaces(subject, caller, refuses, call, algo):
     made()
     for few in (operation.workspace_bytes - 1, 0):
         refuses(BAD_PARAM, clause, made, **{size: few})
-    if subject.knows_sizes:  # A foreign library does not know how large memory is.
+    if subject.knows_sizes:  # A foreign library cannot see the size of memory.
         refuses(BAD_PARAM, clause, made, workspace=made.memory["workspace"].slice(0, operation.workspace_bytes - 1))
 
 
