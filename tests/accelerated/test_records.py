@@ -67,7 +67,7 @@ def test_alike_addresses_have_one_record():
 
 
 def test_what_is_alike():
-    """Addresses are alike if their low bits are the same, and the same ones are equal."""
+    """Addresses are alike if their low bits are the same, and if the same operands share an address."""
     assert likeness([512, 1024 + 3]) == likeness([256, 3]) != likeness([256, 259 + 1])
     assert likeness([512, 512]) == likeness([256, 256]) != likeness([512, 1024])
     with pytest.raises(ValueError, match=r"alignment=\[512\]: 256 bytes at most"):

@@ -42,7 +42,7 @@ def test_channels(backend, kind, dims):
 
 
 def test_what_they_do_not_serve(backend):
-    """The solver refuses NCHW, and more channels than it is written for."""
+    """The solver refuses NCHW, and more than MAX_CHANNELS channels."""
     of = lambda *given: possible_solvers(gradient(*given), backend.device)  # noqa: E731
     assert CHANNELS not in of(FLOAT, (2, 3, 4, 5), "nchw") and CHANNELS not in of(FLOAT, (2, 1028, 2, 2), "nhwc")
 

@@ -107,7 +107,7 @@ def test_transformed_filters_in_vectors(backend, filters, vectors):
 
 
 def test_filters_fill_tiles(backend, monkeypatch):
-    """The tile that filters and pixels fill best is preferred; if both are full, the one with more filters."""
+    """Large products get the tile that their filters fill; if both tiles are full, the one with more filters."""
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
 
     def tile(n, m, matrices=ROWS):

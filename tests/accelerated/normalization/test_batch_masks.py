@@ -58,7 +58,7 @@ def test_a_byte_for_each_16_bytes_of_elements(handle, data_type, solver, dims):
     passes = memory["y"].to_host(kind, -1) > 0
     assert 0.3 < passes.mean() < 0.7
     padded = np.concatenate([passes, np.zeros(-x.count % width, bool)]).reshape(-1, width)
-    counts = np.arange(len(padded) * width).reshape(-1, width) < x.count  # True where a bit has an element.
+    counts = np.arange(len(padded) * width).reshape(-1, width) < x.count  # Padding bits are False.
     mask = (
         memory["reserveSpace"].to_host(np.uint8, -1)[: len(padded)]
         & np.packbits(counts, axis=1, bitorder="little")[:, 0]
