@@ -46,7 +46,7 @@ class Imagined(Function):
 
 
 class ImaginedGpu(EmulatedDevice):
-    """Have the memory of the emulated device, the limits of a GPU for planners, and the modules of a list."""
+    """Combine the emulated device's memory, the limits of a GPU for planners, and the modules of a list."""
 
     kind, compiles_in_background = "gpu", True
 

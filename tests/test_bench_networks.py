@@ -41,7 +41,7 @@ def test_an_unknown_kind_of_layer_is_refused():
 
 
 def test_a_step_is_the_sum_over_its_calls(monkeypatch):
-    """Counts multiply times, the faster rival counts, and calls without both times are named as missing."""
+    """A call's time is multiplied by its count, the faster rival is taken, and calls without both times are missing."""
     layer = Layer("relu", (2, 8, 4, 4))
     network = Network("two", "classification", "half", "NHWC", ((3, layer),))
     monkeypatch.setattr(bench_networks, "networks", lambda: (network,))

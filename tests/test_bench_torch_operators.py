@@ -33,7 +33,7 @@ CALLS = [
 @pytest.mark.parametrize("family, operation", CALLS, ids=[f"{family}-{i}" for i, (family, _) in enumerate(CALLS)])
 def test_the_rival_computes_the_same(family, operation):
     if hasattr(operation, "saved"):
-        operation = replace(operation, saved=None)  # The rival computes mean and variance of x itself.
+        operation = replace(operation, saved=None)  # Mean and variance are computed from x.
     random = np.random.default_rng(5)
     memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
     for name in operation.inputs:

@@ -251,7 +251,7 @@ def test_driver(libraries, includes, tmp_path):
 
 
 def test_enumerators_that_no_header_has_are_refused(libraries, includes, tmp_path):
-    """Calls refuse attributes, kinds, flags, advices and places beyond their enumerations, if all else is right."""
+    """Calls that are right otherwise refuse attributes, kinds, flags, advices and places beyond their enumerations."""
     text = """
     #include <cuda.h>
     #include <cuda_runtime_api.h>

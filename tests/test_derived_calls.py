@@ -160,7 +160,7 @@ def test_absent_operands_and_arrays_of_descriptors():
 
 
 def test_a_graph_by_whichever_engine_takes_it():
-    """The first heuristic configuration that makes a plan serves, else the first engine by number that does. Without one, the call fails."""
+    """The first heuristic configuration that makes a plan serves, else the first engine by number that does. Otherwise the call fails."""
     operation = graph_cases.executed(*graph_cases.GRAPHS["fused"], engine=graph_cases.ABLE["fused"][-1])
     handle = cudnn.cudnnCreate(backend="reference")
     caller = Caller(cudnn, handle, any_engine=True)

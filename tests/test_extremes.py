@@ -35,8 +35,8 @@ from test_domains import each
 
 EXTREMES = (PROFILES["extremes"],)
 DRAWN, LAYOUTS = 12, 4  # operations of a domain, layouts of an operation
-BESIDE = 2**35  # bytes without access before and after an operand, where a wrong 32-bit offset ends
-NOT_RESERVED = 0x4000  # MAP_NORESERVE
+BESIDE = 2**35  # bytes without access on both sides of an operand, where a wrong 32-bit offset faults
+NOT_RESERVED = 0x4000  # MAP_NORESERVE of mmap
 MIN_RANK = 3  # rank of the smallest tensor whose strides change
 MOVED = 0.7  # share of these tensors whose strides change
 OF_GRAPHS = (2**63 - 1, 2**62, 2**40)  # strides of graphs, which are 64-bit numbers

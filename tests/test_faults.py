@@ -93,7 +93,7 @@ def test_faults_of_float_are_seen(fault):
     ids=by_name,
 )
 def test_what_the_worst_case_misses(family, fault):
-    """A sum of 576 terms has a worst case that is larger than the fault."""
+    """The worst case of a sum of 576 terms hides the fault in many elements."""
     verdict = judged(family, fault, 576)
     assert verdict.wrong < 0.65 * verdict.checked
     assert verdict.suspicions

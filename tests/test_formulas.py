@@ -163,7 +163,7 @@ def test_vectors_that_meet_nothing_have_the_gradients_of_their_projections(windo
     for seed in range(2):
         memory = prepare(operations[0], inputs, seed)
         if inputs == "normal":
-            memory["keys"].view(np.float32)[-6:] = np.nan  # the last key of one sequence
+            memory["keys"].view(np.float32)[-6:] = np.nan  # This is the last key of one sequence.
         result = attempt_chain(caller, steps, seed, memory)
         assert result.passed, result.explanation()
 

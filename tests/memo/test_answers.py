@@ -167,7 +167,7 @@ print([b - a for a, b in zip(found, found[1:])], counts()["differ"])
 
 
 def test_scalars_that_change(ran):
-    """C reads scalars at each call. Python plans 0 and 1 separately, and all other numbers once."""
+    """C reads scalars at each call. Python plans once for usual numbers, and once each for 0, 1, NaN and infinity."""
     assert ran(SCALARS, **EMULATED) == "[1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 1, 1, 1, 1, 1] 0\n"
     assert ran(SCALARS, DUALDNN_MEMO="check", **EMULATED).endswith(" 0\n")
 
