@@ -205,10 +205,10 @@ WRONG_MEMORY = {
         **dict.fromkeys(("alpha", "beta"), "cudnnDivisiveNormalizationBackward/c15"),
     },
 }
-# The results of these calls follow from what an earlier call left in the reserve space. Here it holds noise, so that
-# only memory is compared.
+# The results of these calls follow from what an earlier call left in the reserve space. Here it holds noise, so no
+# results are compared.
 CONTINUED = ("RNNBackwardData", "RNNBackwardWeights")
-# Each call has two operands, and the clause that they violate when they share memory otherwise than the section allows.
+# Each call has two operands that may be the same memory, and the clause of any other overlap.
 SHARED_MEMORY = {
     "ActivationForward": ({"x", "y"}, "cudnnActivationForward/c16"),
     "ActivationBackward": ({"dy", "dx"}, "cudnnActivationBackward/c11"),
@@ -227,13 +227,13 @@ RAW_STEPS = {
     "temp2": 4,
     "labels": 4,
     "states": 4,
-}  # bytes of an element, where memory without a description has elements
-ATTENTION_STEP = 16  # bytes, of work and reserve space (7.2.15)
+}  # bytes of an element, for memory without a descriptor
+ATTENTION_STEP = 16  # bytes, alignment of work and reserve space (7.2.15)
 STEP = 8  # bytes; a multiple of every element's size
-# Padding takes only the factors 1 and 0. The error of a sum of so many terms may reach zero.
+# Padding allows only the factors 1 and 0, and the error bound of a long sum may reach zero.
 UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
-# Infinities leave most of these outputs open, or few of their elements are nonzero. Results of an earlier call are
-# read; attention has its own cases.
+# Infinities leave most of these outputs undetermined, few elements are nonzero, or an earlier call's results are read.
+# Attention has its own cases.
 MOSTLY_OPEN = (
     "ConvolutionForward-FFT", "ConvolutionForward-WINOGRAD", "ScaleBiasActivationConvBnstats", "RNN", "MultiHeadAttn", "Dropout", "CTC",
 )  # fmt: skip
@@ -241,7 +241,7 @@ samples = pytest.mark.parametrize("sample", SAMPLES)
 
 
 class ReadOnly:
-    """Offers device memory that its owner lets nobody write, as the CUDA array interface describes it."""
+    """Offers device memory as read-only, by the CUDA array interface."""
 
     def __init__(self, part: Any, nbytes: int) -> None:
         self.part = part
@@ -251,7 +251,7 @@ class ReadOnly:
 
 
 def read_only(part: Any, nbytes: int) -> Any:
-    """Return the same memory, read-only."""
+    """Return a read-only view of the memory."""
     if not isinstance(getattr(part, "array", None), np.ndarray):
         return ReadOnly(part, nbytes)
     view = part.array.view()
@@ -271,8 +271,7 @@ def clause_of(sample: str, operand: str) -> str:
 
 
 def placed(caller: Any, memory: Mapping[str, Any], offsets: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (buffers, operands): each operand lies at its offset in a buffer of its own, which begins at an aligned
-    address."""
+    """Return (buffers, operands): each operand is at its offset in its own aligned buffer."""
     buffers = {
         name: caller.handle.to_device(np.append(np.full(offsets.get(name, 0), POISON, np.uint8), content))
         for name, content in memory.items()
@@ -281,13 +280,13 @@ def placed(caller: Any, memory: Mapping[str, Any], offsets: Mapping[str, int]) -
 
 
 def present(operation: Operation) -> tuple[dict[str, Any], dict[str, None]]:
-    """Return (memory, absent): operands with memory and seeded contents, and operands without, as NULL."""
+    """Return (memory, absent): seeded contents of the operands, and NULL for operands without memory."""
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
     return memory, dict.fromkeys(set(operation.operands) - set(memory))
 
 
 def element_bytes(operation: Operation, name: str) -> int:
-    """Return the bytes whose multiples the document allows as addresses: those of an element; workspaces have none."""
+    """Return the alignment of an operand in bytes, which is its element's; workspaces have no alignment."""
     if name in RAW_STEPS:
         return RAW_STEPS[name]
     if hasattr(operation, "attn") and name in ("workSpace", "reserveSpace"):
@@ -324,8 +323,7 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
 @shows("cudnnStatus_t/c05")
 @samples
 def test_operands_begin_at_elements(subject, caller, refuses, sample):
-    """Any multiple of an element's bytes is accepted as address, and anything else refused; workspaces begin
-    anywhere."""
+    """Any address aligned to an element is accepted, and every other refused; workspaces begin anywhere."""
     if not subject.cites_clauses:
         pytest.skip("the document names no alignment, and a fault on a GPU ends the process's work there")
     operation = ready(caller, sample)
@@ -350,8 +348,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
 @shows("cudnnStatus_t/c05")
 @samples
 def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, sample):
-    """Outputs overlap no part of another operand, even where the two may be the same memory. All side by side in one
-    buffer are right."""
+    """An output that overlaps part of another operand is refused; adjacent operands in one buffer are right."""
     if not subject.cites_clauses:
         pytest.skip("what a foreign library makes of shared memory is not determined")
     operation = ready(caller, sample)
@@ -360,7 +357,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
     for output in sorted(memory.keys() & set(operation.outputs)):
         for other in memory.keys() - {output}:
             if operation.min_bytes(other) < memory[other].size:
-                continue  # Its contents decide how much of it is read, and the host does not look at them.
+                continue  # Its contents decide how much is read, and the host does not read them.
             first, last = memory[other].size, memory[output].size
             step = max(STEP, operation.alignment(output))
             for start in {step, (first - 1) // step * step}:
@@ -407,7 +404,7 @@ def test_factors_are_real_numbers(subject, caller, refuses, sample):
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name not in UNSCALED])
 @pytest.mark.parametrize("inputs", ["normal", "ties"])
 def test_infinite_factors(trial, caller, sample, inputs):
-    """The product with the result is that of IEEE 754 wherever the result is determined (docs/errata.md, D031)."""
+    """An infinite factor multiplies as in IEEE 754 wherever the result is determined (docs/errata.md, D031)."""
     operation: Any = ready(caller, sample)
     for name in ("alpha", "beta"):
         for value in (np.inf, -np.inf):
@@ -417,8 +414,7 @@ def test_infinite_factors(trial, caller, sample, inputs):
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if not name.startswith(MOSTLY_OPEN)])
 def test_infinite_operands(trial, caller, sample):
-    """An operand with infinities gives the formula's result, wherever the document leaves no order of its products
-    open."""
+    """Infinities in an operand give the formula's result, unless it depends on an undocumented order of products."""
     operation = ready(caller, sample)
     for name in operation.inputs:
         if operation.has(name) and name not in operation.raw and operation.tensor(name).scalar_type in PRECISION:

@@ -81,7 +81,7 @@ def test_4d(cudnn, fresh, data_type, tensor_format):
 @pytest.mark.parametrize("rank", range(3, 9))
 @pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
 def test_nd(cudnn, fresh, tensor_format, rank):
-    """The dimensions come back as set, K and C first in both formats, as many as were requested and exist."""
+    """The dimensions read back as set, K and C first in both formats, no more than requested."""
     dims = (4, 3, 2, 5, 1, 3, 2, 2)[:rank]
     cudnn.cudnnSetFilterNdDescriptor(fresh, HALF, tensor_format, rank, dims)
     assert cudnn.cudnnGetFilterNdDescriptor(fresh, rank) == (HALF, tensor_format, rank, dims)
@@ -92,7 +92,7 @@ def test_nd(cudnn, fresh, tensor_format, rank):
 
 @shows("cudnnGetFilter4dDescriptor/c08")
 def test_4d_getter_of_other_ranks(cudnn, fresh):
-    """The getter gives the first four dimensions, and zeros where there are fewer."""
+    """The 4-D getter gives the first four dimensions, and zeros for missing ones."""
     cudnn.cudnnSetFilterNdDescriptor(fresh, FLOAT, NCHW, 3, (4, 3, 2))
     assert cudnn.cudnnGetFilter4dDescriptor(fresh)[2:] == (4, 3, 2, 0)
     cudnn.cudnnSetFilterNdDescriptor(fresh, FLOAT, NCHW, 5, (4, 3, 2, 5, 6))
@@ -118,7 +118,7 @@ def test_vectors_4d_getter(cudnn, fresh, data_type):
 @shows("cudnnGetFilterSizeInBytes/c03")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=lambda t: t.name)
 def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
-    """A filter has no limit of bytes but size_t: larger sizes are refused, not wrapped (D069)."""
+    """A filter size that size_t cannot hold is refused, not wrapped (D069)."""
     nbytes = BYTES[data_type]
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, 15, 1)
     if nbytes == 1:
@@ -157,7 +157,7 @@ class FourDimensional(Caller):
 @shows("cudnnSetFilter4dDescriptor/c02 c04 c05", "cudnnSetFilterNdDescriptor/c02 c04 c07")
 @pytest.mark.parametrize("kind", [Caller, FourDimensional], ids=["nd", "4d"])
 def test_memory_order(caller, kind):
-    """NCHW is KCRS, and NHWC is KRSC: the offsets of the document hold, element by element."""
+    """NCHW stores KCRS and NHWC stores KRSC, element by element as documented."""
     caller = kind(caller.cudnn, caller.handle)
     _, c_, r_, s_ = dims = (3, 5, 2, 4)
     got = converted(caller, FilterSpec(FLOAT, NCHW, dims), FilterSpec(FLOAT, NHWC, dims))

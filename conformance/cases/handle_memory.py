@@ -26,7 +26,7 @@ def memory(handle):
 
 @shows("cudnnHandle_t/c01")
 def test_what_is_read(memory):
-    """Reading gives the first elements, as many as the shape has, in a copy. One size may follow from the others."""
+    """Reading copies the first elements into the shape, in which one size may be -1."""
     for shape in (48, (6, 8), (4, 3, 2), 0, (0, 3), (), [2, 2], np.int64(5)):
         wanted = tuple(np.ravel(shape).tolist()) if np.ndim(shape) else () if np.shape(shape) == (0,) else (int(shape),)
         read = memory.to_host(np.float32, shape)
@@ -86,7 +86,7 @@ def test_what_descriptors_read(cudnn, handle, memory):
 
 @shows("cudnnHandle_t/c01")
 def test_parts_of_memory(memory):
-    """Parts share the bytes of the whole, and end with it."""
+    """Parts share the bytes of the whole, and are freed with it."""
     for start, size in ((0, 192), (4, 8), (191, 1), (0, 0), (192, 0)):
         part = memory.slice(start, size)
         assert (part.address, part.nbytes) == (memory.address + start, size) and part.writable
@@ -109,7 +109,7 @@ def test_parts_of_memory(memory):
 
 @shows("cudnnHandle_t/c01")
 def test_the_end_of_memory(handle, memory):
-    """Memory ends once, by free or by its statement; every later use is refused."""
+    """Memory is freed once, by free or at the end of a with statement; every later use is refused."""
     with memory as same:
         assert same is memory and "freed" not in repr(memory) and "192 bytes" in repr(memory)
         copied = copy.deepcopy(memory)
@@ -144,8 +144,7 @@ def described_to_others(memory):
 
 @shows("cudnnHandle_t/c01")
 def test_memory_as_other_libraries_see_it(subject, handle, memory):
-    """Other libraries see host memory, and that of a GPU, in place. They see nothing of the emulated device, or of
-    freed memory."""
+    """Other libraries access host and GPU memory in place. They cannot access the emulated device or freed memory."""
     on_host = subject.name == "reference"
     device, capsule, array, interface = described_to_others(memory)
     if on_host:
@@ -165,7 +164,7 @@ def test_memory_as_other_libraries_see_it(subject, handle, memory):
 
 @shows("cudnnStatus_t/c05")
 def test_memory_of_the_program(subject, cudnn, handle, refuses):
-    """The reference uses arrays of the program in place, and writes to what holds the bytes.
+    """The reference reads and writes arrays of the program in place.
 
     An array with gaps, with objects, or too small is refused.
     """

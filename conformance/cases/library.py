@@ -106,7 +106,7 @@ def test_stream_is_null_by_default_and_again_after_reset(cudnn, handle):
 @pytest.mark.ours
 @shows("cudnnGetStream/c01")
 def test_the_stream_that_was_set_comes_back(cudnn, handle, monkeypatch):
-    """The number of a cudaStream_t, say, comes back, and not the backend's own object."""
+    """The stream comes back as it was set, for example a number, not as the backend's object."""
     number, adopted = 12345, handle.new_stream()
     monkeypatch.setattr(handle.backend, "stream", lambda value: value and adopted)
     cudnn.cudnnSetStream(handle, number)

@@ -58,7 +58,7 @@ def applies(subject: str) -> bool:
 
 
 def held(subject) -> None:
-    """Skip where nothing says how the subject decides what the document leaves open."""
+    """Skip subjects whose choices, where the document leaves one open, are unknown."""
     if not (subject.cites_clauses or isinstance(subject, RecordedSubject)):
         pytest.skip("a library that cites no clauses may answer otherwise than the recorded one")
 
@@ -97,7 +97,7 @@ def differences(subject: str) -> Iterator[tuple[str, Difference]]:
 
 
 def contradiction(difference: Difference, here: dict[str, str], due: dict[str, str]) -> str:
-    """Return how the records that a difference names differ from those that show it."""
+    """Return how the records named by a difference deviate from those that show it."""
     lines = [f"difference {difference.id} is not what the recorded calls show"]
     lines += [f"  {key}: {seen}, which is not named" for key, seen in here.items() if key not in due]
     lines += [f"  {key}: {seen} no longer occurs" for key, seen in due.items() if key not in here]
@@ -184,7 +184,7 @@ def explained(finding: Finding, calls: list[Call]) -> Difference | None:
 
 
 def write_occurrences() -> str:
-    """Write which packaged records each difference names. Read the list before you commit it."""
+    """Write the packaged records that each difference names. Read the list before you commit it."""
     subject = open_subject("recorded")
     failures = []
     for (_, reason), calls in sorted_calls("recorded").items():

@@ -25,7 +25,7 @@ from dualdnn.reference.view import write
 ADD, MUL, MIN, MAX, AMAX, AVG, NORM1, NORM2, MUL_NO_ZEROS = OPERATIONS = tuple(cudnnReduceTensorOp_t)
 WIDE = Width.CUDNN_32BIT_INDICES
 IGNORE, PROPAGATE = Nan.CUDNN_NOT_PROPAGATE_NAN, Nan.CUDNN_PROPAGATE_NAN
-# Each is (A, C, compute type): DOUBLE alone, HALF and INT8 with themselves and with FLOAT.
+# Each is (A, C): DOUBLE alone, HALF and INT8 with themselves and with FLOAT.
 TYPES = [(FLOAT, FLOAT), (HALF, HALF), (INT8, INT8), (FLOAT, HALF), (HALF, FLOAT), (FLOAT, INT8), (INT8, FLOAT), (DOUBLE, DOUBLE)]  # fmt: skip
 DIMS, OVER_CHANNELS = (2, 3, 4, 5), (1, 3, 1, 1)
 
@@ -78,8 +78,8 @@ def test_eight_dimensions_and_no_more(trial, caller, refuses, layout):
             caller.cudnn.cudnnSetTensorNdDescriptor, descriptor, FLOAT, 9, (1,) * 9, (1,) * 9)  # fmt: skip
 
 
-# In NCHW and NHWC, long reductions run along rows and across columns. Rows are aligned, unaligned, short or single, and
-# some are divided each for itself.
+# Long reductions run along rows and across them, in NCHW and NHWC. Rows are aligned, unaligned, short or single, and
+# some are divided.
 LONG = [((3, 16, 28, 28), (1, 16, 1, 1)), ((5, 7, 31, 33), (1, 7, 1, 1)), ((2, 8, 60, 64), (1, 1, 1, 1)), ((3, 130, 7, 7), (1, 130, 1, 1)),
         ((2, 3, 61, 67), (2, 1, 1, 1)), ((9, 3, 37, 7), (1, 3, 37, 7)), ((2, 96, 14, 14), (2, 1, 14, 14)), ((1, 1, 50, 300), (1, 1, 50, 1)),
         ((1, 1, 3, 9001), (1, 1, 3, 1)), ((2, 2, 64, 128), (1, 2, 1, 1))]  # fmt: skip
@@ -188,7 +188,7 @@ def test_extrema_among_nan(trial, op, nan, values, indices):
 
 @pytest.mark.parametrize("op, nothing", [(MIN, INF), (MAX, -INF), (AMAX, 0.0)], ids=by_name)
 def test_extremum_of_nothing_but_nan(trial, op, nothing):
-    """Without propagation, NaN is passed over. A row of NaN alone has the extremum of nothing, at position 0."""
+    """Without propagation, NaN is ignored. A row of only NaN gives the extremum of an empty set, at position 0."""
     values, indices = reduced_rows(trial, [[NAN] * 4, [NAN, 7, 7, NAN]], op, IGNORE)
     assert values == [nothing, 7]
     assert indices == ([0, 1] if op in INDEXED else [])
@@ -216,7 +216,7 @@ def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
 
 @pytest.mark.parametrize("op", [ADD, AVG, NORM1, NORM2], ids=by_name)
 def test_numbers_whose_squares_are_no_normal_numbers(trial, op):
-    """Float holds these numbers in a few bits, or not at all."""
+    """Norms are right although float rounds these squares to few bits, or to zero."""
     reduced_rows(trial, [[4e-23, -4e-23, 3e-23], [1e-21, 2e-21, 3e-21], [1e-20, 0, 1e-30]], op, PROPAGATE)
 
 
@@ -232,7 +232,7 @@ EXACT = {
     (MIN, 1, 1), (MAX, 1, 1), (AMAX, 1, 1),
 ], ids=by_name)  # fmt: skip
 def test_how_far_off_results_may_be(trial, op, roundings, of_integers):
-    """Twelve numbers go through as many roundings, and integers with exact sums through fewer.
+    """The error bound of twelve numbers counts one rounding for each, and fewer for exact integer sums.
 
     The sharper rules measure errors by these.
     """
@@ -292,7 +292,7 @@ def test_indices_beyond_their_width(trial, refused, width, length):
 
 
 def counting(operation: ReduceTensor) -> dict[str, Any]:
-    """Return memory where the elements of A (packed floats) grow: the last is the largest."""
+    """Return memory where the elements of A (packed floats) increase."""
     memory = prepare(operation, "normal", 0)
     memory["A"][:] = np.frombuffer(np.arange(operation.A.count, dtype=np.float32).tobytes(), np.uint8)
     return memory
@@ -346,7 +346,7 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
 @shows("cudnnReduceTensor/c17 c31")
 @pytest.mark.parametrize("size", [2**31 + 4, 2**32 + 4], ids=str)
 def test_size_that_no_int_holds(subject, cudnn, caller, size):
-    """The size is too small in 31 or 32 bits, if C cuts it. Nothing but the size is that large."""
+    """A size beyond 31 bits is not truncated; only the size is that large."""
     if subject.is_python or subject.knows_sizes:
         pytest.skip("numbers of Python have any size, and memory of that size would be needed")
     dims, to = LONG[0]

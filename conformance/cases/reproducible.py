@@ -1,6 +1,7 @@
 """Holds cases of this edition's levels of reproducibility (docs/reproducibility.md).
 
-They judge the accelerated backend at each level. With --reproducible they judge any subject, as it computes anyway.
+They judge the accelerated backend at each level. The option --reproducible judges any subject as it computes by
+default.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ FILTER = cudnnConvolutionBwdFilterAlgo_t
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 DEFAULT, FMA = cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnMathType_t.CUDNN_FMA_MATH
 LAYOUTS = {"tf32-nchw": (FLOAT, NCHW, DEFAULT), "fma-nchw": (FLOAT, NCHW, FMA), "half-nhwc": (HALF, NHWC, DEFAULT)}
-# Channels, filters, extent, window, stride and groups: of a 3 x 3, a 1 x 1, a first and a depthwise convolution.
+# Each shape has channels, filters, extent, window, stride and groups; "first" is a first layer, "each" is depthwise.
 SHAPES = {
     "3x3": (16, 40, 6, 3, 1, 1),
     "1x1": (64, 24, 5, 1, 1, 1),
@@ -81,7 +82,7 @@ def convolution(kind: Any, algo: Any, layout: str, shape: str, images: int = 2) 
 
 
 def _within_images() -> dict[str, Any]:
-    """Return operations whose sums stay within an image."""
+    """Return operations that sum within one image."""
     found: dict[str, Any] = {}
     for layout, (data_type, order, _) in LAYOUTS.items():
         for shape in SHAPES:
@@ -129,7 +130,7 @@ WITHIN_IMAGES = _within_images()
 
 
 def _over_images() -> dict[str, Any]:
-    """Return operations whose sums pass over the images of a batch."""
+    """Return operations that sum over the images of a batch."""
     found: dict[str, Any] = {}
     for layout, (data_type, order, _) in LAYOUTS.items():
         for shape in SHAPES:
@@ -153,7 +154,7 @@ OVER_IMAGES = _over_images()
 
 @pytest.fixture
 def at(request: pytest.FixtureRequest, subject: Any) -> Callable[[str], Caller]:
-    """Return a function that makes a caller of a level; it skips subjects and levels that nobody asked for."""
+    """Return a function that makes a caller of a level; it skips subjects and levels that were not requested."""
     asked = request.config.getoption("--reproducible")
 
     def caller(level: str) -> Caller:

@@ -75,7 +75,7 @@ def test_fresh_reads_as_zeros(cudnn, fresh):
 @pytest.mark.parametrize("axes", ORDERS, ids=lambda axes: "".join(axis.name[14:16] for axis in axes))
 @pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=lambda t: t.name)
 def test_what_was_set(cudnn, fresh, data_type, axes):
-    """All values come back, and the strides that the document's sample makes of them are those of packed vectors."""
+    """All values read back, and give packed vectors by the strides of the document's sample."""
     fill(cudnn, fresh, dataType=data_type, axes=axes)
     got = read(cudnn, fresh)
     assert got == (data_type, CUDNN_SEQDATA_DIM_COUNT, DIMS, axes, len(LENGTHS), LENGTHS)

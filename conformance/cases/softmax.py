@@ -21,8 +21,7 @@ FAST, ACCURATE, LOG = Algorithm.CUDNN_SOFTMAX_FAST, Algorithm.CUDNN_SOFTMAX_ACCU
 INSTANCE, CHANNEL = Mode.CUDNN_SOFTMAX_MODE_INSTANCE, Mode.CUDNN_SOFTMAX_MODE_CHANNEL
 ALGORITHMS, MODES = list(Algorithm), list(Mode)
 DIMS = (2, 3, 5, 7)
-# These are the lengths that one softmax runs over, from one element to more than a block of threads keeps; some are
-# odd.
+# One softmax runs over one element up to more than a block can hold; some lengths are odd.
 SIZES = [
     (1, 1, 1, 1), (3, 1, 1, 1), (5, 1, 3, 3), (70, 3, 1, 1), (2, 31, 1, 1), (3, 127, 1, 2), (2, 21, 9, 9), (2, 130, 4, 8), (3, 70, 2, 6),
     (1, 257, 3, 1), (2, 1001, 1, 1), (1, 1100, 3, 3), (2, 5, 35, 35), (1, 3, 83, 83),
@@ -66,7 +65,7 @@ def test_results_sum_to_one(trial, algorithm, mode, axes):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
 def test_large_numbers(trial, dims, mode, data_type):
-    """Their powers are infinite unless the maximum is subtracted, in every kernel."""
+    """Every kernel subtracts the maximum of large numbers, whose powers would overflow."""
     for algorithm in (ACCURATE, LOG):
         operation = forward(algorithm, mode, TensorSpec.packed(data_type, dims))
         trial(operation, before=holding(operation, np.resize(np.linspace(-300, 300, 41), operation.x.count)))
@@ -76,7 +75,7 @@ def test_large_numbers(trial, dims, mode, data_type):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
 def test_logarithms_beside_large_numbers(trial, dims, mode):
-    """Logarithms near zero would show an error as large as the rounding of the largest numbers."""
+    """Logarithms near zero are accurate, although the rounding error of the largest numbers exceeds them."""
     operation = forward(LOG, mode, TensorSpec.packed(HALF, dims))
     for largest in (59968, 1003):
         x = np.full(operation.x.count, -largest, np.float32)
@@ -87,8 +86,7 @@ def test_logarithms_beside_large_numbers(trial, dims, mode):
 @pytest.mark.ours
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
 def test_how_far_off_results_may_be(trial, algorithm):
-    """Four numbers go through roundings of exponentials, sums and quotients; the sharper rules measure errors by
-    these."""
+    """The error bound of four numbers counts the roundings of exponentials, sums and quotients."""
     x, dy = np.array([0.5, -1, 0.25, -2.5]), np.array([1.5, -0.5, 2, 0.75])
     shifted = x - (0 if algorithm == FAST else x.max())
     logarithm, of_exp = np.log(np.exp(shifted).sum()), 4 + 3 * np.abs(shifted)
@@ -131,7 +129,7 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(operation, before=holding(operation, np.linspace(-8, 8, 130000)))
     trial(operation, before=holding(operation, np.linspace(8, -8, 130000)))
     trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
-    # The same sizes occur in other accesses: single elements along a row, vectors across rows.
+    # The same sizes are read in single elements along a row, and in vectors across rows.
     spec = laid_out(FLOAT, dims, "gaps") if mode == INSTANCE else TensorSpec.packed(FLOAT, (1, 15001, 1, 8))
     trial(forward(ACCURATE, mode, spec))
     trial(backward(ACCURATE, mode, spec))
@@ -159,7 +157,7 @@ def test_rows_at_any_address(caller, dims):
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
 @pytest.mark.parametrize("dims", [*SIZES[2:8], (3, 9, 5, 7), (2, 45, 4, 4)], ids=by_shape)
 def test_the_lowest_integers(trial, dims, tensor_format):
-    """No integer is below all others: the filling of rows must not count beside the lowest."""
+    """Padding of rows must not count, even where all values are near the lowest integer."""
     x = TensorSpec.packed(INT8, dims, tensor_format)
     values = np.random.default_rng(5).integers(-128, -125, x.count).astype(np.int8)
     algorithm, alpha = (ACCURATE, 100.0) if dims[1] < 32 else (LOG, 10.0)
@@ -167,7 +165,7 @@ def test_the_lowest_integers(trial, dims, tensor_format):
 
 
 def test_results_may_not_overlap_themselves(trial, refused):
-    """Results that share a place are refused; arguments that do are read."""
+    """Results whose elements overlap are refused; arguments may overlap."""
     packed, mode = TensorSpec.packed(FLOAT, (2, 3, 4, 5)), Mode.CUDNN_SOFTMAX_MODE_CHANNEL
     overlapping = TensorSpec(FLOAT, packed.dims, (24, 8, 1, 1))
     refused(forward(ACCURATE, mode, packed, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
@@ -220,7 +218,7 @@ def test_infinities(trial, name, mode):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("algorithm", [ACCURATE, LOG], ids=lambda a: a.name)
 def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset):
-    """exp(offset) is beyond every floating-point type, or zero in it. The result is finite nevertheless."""
+    """The result is finite even where exp(offset) overflows or underflows in every type."""
     operation = forward(algorithm, mode)
     before = holding(operation, offset + np.random.default_rng(1).standard_normal(DIMS))
     assert np.isfinite(stored(operation.y, trial(operation, before=before).after["y"])).all()
@@ -230,7 +228,7 @@ def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset)
 @pytest.mark.parametrize("alpha", [2.0, 2.0**20])
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_exponentials_around_the_smallest_normal_number(trial, mode, alpha):
-    """Below 2^-126 they may count as 0 before alpha multiplies them."""
+    """Exponentials below 2^-126 may count as 0 before alpha multiplies them."""
     operation = forward(ACCURATE, mode, TensorSpec.packed(FLOAT, (2, 24, 1, 1)), alpha=alpha)
     x = np.linspace(-90.0, -70.0, 48).reshape(2, 24)
     x[:, 0] = 0.0
@@ -255,7 +253,7 @@ def test_fast_overflows(trial, mode):
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_fast_sums_that_are_no_normal_numbers(trial, mode):
-    """Reciprocals of such sums, or alpha times them, may be infinite: such lines are not determined."""
+    """Sums below the normal range may have infinite reciprocals, so these lines are not determined."""
     x = np.array([[-93, -89, -102, -117], [-84, -85, -110, -84], [-1, 0, 1, 2], [80, 85, 86, 80]])
     for alpha, beta in ((1.0, 0.0), (100.0, 0.0), (0.0, 1.0)):
         operation = forward(FAST, mode, TensorSpec.packed(INT8, (4, 4, 1, 1)), alpha=alpha, beta=beta)

@@ -51,7 +51,7 @@ def backward(data_type=FLOAT, dims=OUTPUT, source=INPUT, x=None, dx=None, dy=Non
 
 
 def with_grid(operation, coordinates, inputs="normal"):
-    """Return the memory of an operation's inputs, with these coordinates (..., 2), again and again."""
+    """Return the memory of an operation's inputs, with these coordinates (..., 2) repeated."""
     memory = {name: prepare(operation, inputs, 5)[name] for name in operation.reads}
     kind = NUMPY_TYPES[operation.transformer.data_type]
     memory["grid"] = np.resize(np.asarray(coordinates, kind), operation.grid.dims).view(np.uint8).reshape(-1)
@@ -64,7 +64,7 @@ def with_grid(operation, coordinates, inputs="normal"):
 @shows("cudnnCreateSpatialTransformerDescriptor/c01 c02", "cudnnDestroySpatialTransformerDescriptor/c01 c02",
        "cudnnSpatialTransformerDescriptor_t/c01 c02", "cudnnSetSpatialTransformerNdDescriptor/c01 c03-c05")  # fmt: skip
 def test_descriptors(cudnn):
-    """Every type and rank is accepted, also when set again; entries of dimA behind nbDims do not count."""
+    """Every type and rank is accepted, also when set again; entries of dimA after nbDims are ignored."""
     first, second = (cudnn.cudnnCreateSpatialTransformerDescriptor() for _ in range(2))
     for data_type in TYPES:
         for rank in (3, 4, 5, 8):
@@ -87,9 +87,9 @@ STRAY = [np.nan, np.inf, -np.inf, 1e4, -1e4, 6e4]
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
 def test_at_and_beyond_the_borders(trial, data_type):
-    """Samples lie at pixels, between them, up to a pixel outside, and further: outside is 0.
+    """Samples are right at pixels, between them, up to a pixel outside, and further; outside is 0.
 
-    At a pixel, the gradient of a coordinate is that towards the next one.
+    The gradient of a coordinate at a pixel is the one towards the next pixel.
     """
     x, dims = (1, 2, 3, 5), (1, 2, 16, 16)
     pairs = [(a, b) for a in POINTS for b in POINTS]
@@ -100,8 +100,7 @@ def test_at_and_beyond_the_borders(trial, data_type):
 @shows("cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize("data_type, layout", [(FLOAT, "nchw"), (HALF, "nhwc")], ids=str)
 def test_many_samples(trial, data_type, layout):
-    """An image has more samples than one tile, than several tiles, all over the input and beyond, and close
-    together."""
+    """An image has more samples than several tiles: scattered over the input and beyond, and close together."""
     x, dims = laid_out(data_type, (2, 9, 20, 37), layout), (2, 9, 41, 53)
     operation = backward(data_type, dims, x=x, dy=laid_out(data_type, dims, layout), betas=(0.5, 0.5))
     rng = np.random.default_rng(5)
@@ -114,10 +113,9 @@ def test_many_samples(trial, data_type, layout):
 @pytest.mark.parametrize("layout, of_y", [("nchw", "nchw"), ("nhwc", "nhwc"), ("gaps", "gaps"), ("nchw", "gaps")])
 @by_type
 def test_rotated_images(trial, data_type, layout, of_y):
-    """Neighbouring pixels sample neighbours, as affine transforms do: small, large, far outside, and with NaN as
-    coordinates.
+    """Affine grids sample neighbouring pixels: at small and large scales, far outside, and with NaN coordinates.
 
-    The samples of the last image lie apart, and those of another in one corner.
+    The last image, and a corner of another one, have scattered samples.
     """
     images, channels, height, width = dims = (5, 3, 110, 160)
     source = (images, channels, 104, 160)
@@ -139,8 +137,7 @@ def test_rotated_images(trial, data_type, layout, of_y):
     ids=str,
 )
 def test_many_channels_side_by_side(trial, data_type, channels, layout):
-    """Channels fill whole vectors, smaller ones and single places, in two tiles; some pixels have many samples, others
-    few."""
+    """NHWC channels fill vectors, parts of them or single elements, in two tiles. Pixels have many samples or few."""
     source, dims = (2, channels, 17, 3), (2, channels, 11, 13)
     x, dy = laid_out(data_type, source, layout), laid_out(data_type, dims, layout)
     spots = np.random.default_rng(7).uniform(-1.1, 1.1, (11 * 13, 2))
@@ -151,7 +148,7 @@ def test_many_channels_side_by_side(trial, data_type, channels, layout):
 
 @shows("cudnnSpatialTfSamplerBackward/c01")
 def test_samples_behind_the_last_tile(trial):
-    """Samples lie behind the last pixels of an input that tiles divide."""
+    """Samples may be just outside the last pixels of an input that is a multiple of the tile."""
     operation = backward(HALF, (1, 3, 41, 53), (1, 3, 16, 32), betas=(0.5, 0.5))
     near = np.random.default_rng(6).normal(1.0, 0.04, (41 * 53, 2))
     trial(operation, before=with_grid(operation, near))
@@ -171,7 +168,7 @@ def test_coordinates_that_are_no_numbers(trial, data_type):
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
 def test_the_largest_coordinates(trial, data_type):
-    """The largest coordinates are finite and far outside, though their column is no finite number (D522)."""
+    """The largest finite coordinates are far outside, although their pixel position overflows (D522)."""
     x, dims, largest = (1, 2, 9, 11), (1, 2, 12, 12), np.finfo(NUMPY_TYPES[data_type]).max
     values = [largest, -largest, 0.6 * largest, -0.9, -0.6, -0.35, -0.1, 0.15, 0.4, 0.6, 0.85]
     pairs = [(a, b) for a in values for b in values]
@@ -183,9 +180,9 @@ def test_the_largest_coordinates(trial, data_type):
 @pytest.mark.parametrize("beside", [(0.0, 0.4), (0.4, 0.0)], ids=str)
 @by_type
 def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
-    """A NaN or infinity with no weight, or hardly any, counts or not; it does not reach further.
+    """A NaN or infinity with weight 0, or almost 0, may count or not; it reaches no other sample.
 
-    Samples lie at a row and between columns, or the reverse: exactly for nine pixels, as nearly as possible for seven.
+    Samples are on a row and between columns, or the reverse: exactly for nine pixels, rounded for seven.
     """
     for size in ((9, 7), (7, 9)):
         rows, columns = (np.linspace(-1, 1, n) + 2 * b / n for n, b in zip(size, beside, strict=True))
@@ -203,7 +200,7 @@ def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
 @shows("cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.ours
 def test_the_same_bits_each_time(trial):
-    """All samples lie in one cell, or many all over: sums of many terms keep one order."""
+    """Repeated calls give the same bits, with all samples in one cell or scattered."""
     scattered = np.random.default_rng(7).normal(0, 0.4, (73 * 71, 2))
     for dims, source, points in (
         ((2, 3, 17, 19), (2, 3, 4, 4), [(0.21, -0.4), (0.1, -0.1)]),

@@ -112,7 +112,7 @@ def test_op_dimensions_of_b_must_fit(refused, op):
 
 
 def neighbours(row: tuple[cudnnDataType_t, ...]) -> list[tuple[cudnnDataType_t, ...]]:
-    """Return the types of A, B and C that differ from the row in one place or in the inputs and are in no row."""
+    """Return unlisted types of A, B and C that differ from the row in one type or in both inputs."""
     kinds = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8, UINT8, INT32)
     changed = [(*row[:i], kind, *row[i + 1 :]) for i in range(3) for kind in kinds]
     changed += [(kind, kind, row[2]) for kind in kinds]

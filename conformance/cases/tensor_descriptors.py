@@ -81,7 +81,7 @@ def test_vectorised_channels(cudnn, tensor, data_type):
 @shows("cudnnSetTensor4dDescriptor/c03", "cudnnSetTensorNdDescriptor/c02", "cudnnDataType_t/c03")
 @pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
 def test_two_giga_elements_of_vectors(cudnn, tensor, refuses, data_type):
-    """The element of a vector type is a vector (docs/errata.md, D125)."""
+    """An element of a vector type is a whole vector, for the limit of 2 giga-elements (docs/errata.md, D125)."""
     length = VECTORS[data_type]
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW_VECT_C, data_type, 2**31 - 1, length, 1, 1)
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == (2**31 - 1) * length
@@ -110,7 +110,7 @@ def test_explicit_strides(cudnn, tensor, strides):
 @shows("cudnnGetTensor4dDescriptor/c01")
 @pytest.mark.parametrize("dims, strides", [((2, 3, 5), (31, 7, 1)), ((2, 3, 4, 5, 6), (720, 240, 60, 12, 2))], ids=str)
 def test_4d_getter_of_another_rank(cudnn, tensor, dims, strides):
-    """The getter gives the first four, and zeros where there are three (docs/errata.md, D074)."""
+    """The 4-D getter gives the first four dimensions, and a zero if there are three (docs/errata.md, D074)."""
     cudnn.cudnnSetTensorNdDescriptor(tensor, HALF, len(dims), dims, strides)
     found = cudnn.cudnnGetTensor4dDescriptor(tensor)
     assert tuple(found) == (HALF, *(*dims, 0)[:4], *(*strides, 0)[:4])

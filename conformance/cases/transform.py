@@ -83,7 +83,7 @@ def test_data_is_moved_unchanged(caller, values):
     "vectors, plain", [(INT8x4, INT8), (INT8x32, INT8), (UINT8x4, UINT8)], ids=["INT8x4", "INT8x32", "UINT8x4"]
 )
 def test_vectorised_layout(caller, vectors, plain, plain_format):
-    """The transform to N x (C/v) x H x W x v and back is right, element by element."""
+    """A transform to N x (C/v) x H x W x v and back is right, element by element."""
     length = 32 if vectors == INT8x32 else 4
     dims = n, c, h, w = (2, 64, 3, 5)
     dtype = np.uint8 if plain == UINT8 else np.int8
@@ -109,8 +109,8 @@ def test_vectorised_layout(caller, vectors, plain, plain_format):
     "dims, data_type", [((2, 16, 4, 12), FLOAT), ((2, 3, 24, 48), FLOAT), ((3, 36, 4, 11), HALF)], ids=str
 )
 def test_addresses(caller, offsets, formats, dims, data_type):
-    """Tensors may begin at any element of an allocation: rows of vectors, of a narrow dimension, and of vectors of half
-    the size."""
+    """Tensors may begin at any element of an allocation, with rows in vectors, narrow rows, and rows in half
+    vectors."""
     dtype = {FLOAT: np.float32, HALF: np.float16}[data_type]
     x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
     memory = np.random.default_rng(x.count).permutation(x.count + 4).astype(np.int16).view(np.float16).astype(dtype)
@@ -164,7 +164,7 @@ def named(filters: bool, number: str) -> str:
     ids=str,
 )
 def test_nothing_is_left_of_the_source(caller, dims, before, after, fold, filters):
-    """All of the source is cropped, or more behind it than it has."""
+    """Cropping the whole source, or more than it has, leaves only zeros."""
     makes_zeros(caller, applied(changing(before=before, after=after, fold=fold), dims, filters=filters))
 
 
@@ -185,7 +185,7 @@ LARGEST = 2**31 - 1
 @pytest.mark.parametrize("d, fold", [(0, ()), (1, ()), (3, ()), (1, (2, 3)), (3, (2, 3))], ids=str)
 @pytest.mark.parametrize("first, last", [(LARGEST, 5 - LARGEST), (5 - LARGEST, LARGEST)], ids=["padded", "cropped"])
 def test_the_largest_padding(caller, first, last, d, fold, filters):
-    """The largest padding is cropped at the other end, so that little of it is left, and nothing of the source."""
+    """The largest padding may be cropped at the other end, which leaves a few zeros and nothing of the source."""
     before, after = (tuple(amount if axis == d else 0 for axis in range(4)) for amount in (first, last))
     makes_zeros(caller, applied(changing(before=before, after=after, fold=fold), DIMS, filters=filters))
 
@@ -195,7 +195,7 @@ def test_the_largest_padding(caller, first, last, d, fold, filters):
 @BOTH
 @pytest.mark.parametrize("source, into", [(FLOAT, DOUBLE), (HALF, FLOAT)], ids=lambda t: t.name)
 def test_factors_beside_other_types(caller, source, into, filters):
-    """Factors are read and multiplied as double beside a DOUBLE destination, else as float. No float holds them."""
+    """Factors are doubles for a DOUBLE destination, else floats; these factors are not exact in float."""
     operation = applied(changing(tensor_format=NHWC), DIMS, source, into=into, filters=filters, alpha=0.1, beta=0.3)
     first, second = (NUMPY_TYPES[kind].type for kind in (source, into))
     count = int(np.prod(DIMS))
@@ -217,7 +217,7 @@ def test_dimensions_must_fit_the_transform(refused, transform, filters):
     right = applied(transform, DIMS, filters=filters)
     n, c, h, w = dims = right.destData.dims
     others = [tuple(size + (i == d) for i, size in enumerate(dims)) for d in range(4)]
-    for wrong in (*others, (n, c, w, h), (c, n, h, w)):  # The last two have as many elements.
+    for wrong in (*others, (n, c, w, h), (c, n, h, w)):  # The last two have the same number of elements.
         spec = FilterSpec(FLOAT, NCHW, wrong) if filters else TensorSpec.packed(FLOAT, wrong)
         refused(type(right)(transform, 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c04"))
 
@@ -246,7 +246,7 @@ def test_create_and_destroy(subject, cudnn, refuses):
     cudnn.cudnnSetTensorTransformDescriptor(second, 3, NCHW, None, None, (2,), FOLD)
     cudnn.cudnnDestroyTensorTransformDescriptor(first)
     assert cudnn.cudnnGetTensorTransformDescriptor(second, 3) == (NCHW, (0, 0, 0), (0, 0, 0), (2,), FOLD)
-    if subject.survives_stray_pointers:  # In other subjects the memory is freed.
+    if subject.survives_stray_pointers:  # Other subjects would read freed memory.
         refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c09", cudnn.cudnnGetTensorTransformDescriptor, first, 4)
     cudnn.cudnnDestroyTensorTransformDescriptor(second)
 

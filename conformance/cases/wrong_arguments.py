@@ -2,8 +2,8 @@
 violates.
 
 wrong_arguments.json: function -> parameter -> the clause (of another section with its name), its status if not
-BAD_PARAM, and "fresh" where descriptors need not be initialised. The families show which combinations of arguments are
-wrong.
+BAD_PARAM, and "fresh" where descriptors need not be initialised. Wrong combinations of arguments are cases of the
+families.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NUMBERS = ("double", "float", "void")
 
 
 class Anything:
-    """Stands for the specification of a descriptor that no call gets to look at."""
+    """Stands for the specification of a descriptor that no call reads."""
 
     dropout = probability = 0.0
 
@@ -85,7 +85,7 @@ def wrong(parameter: Parameter, may_be_fresh: bool) -> list[Any]:
     if base in HANDLES:
         return [None, object(), "handle"]
     if parameter.memory == "device":
-        return [None]  # The device decides what else is wrong with memory: every_operation.py.
+        return [None]  # Device memory has its cases in every_operation.py.
     if base in DESCRIPTORS or base in MIOPEN_DESCRIPTORS:
         gone = described(parameter)
         gone.destroy()

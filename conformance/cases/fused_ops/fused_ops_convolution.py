@@ -108,8 +108,7 @@ makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
 def test_one_step_alone_is_made(caller, alone, factor):
-    """A scale or a bias alone behind the convolution is computed, even if both backends could take it for nothing to
-    do."""
+    """A scale or a bias alone is applied after the convolution; both backends might agree on skipping it."""
     operation = sized(caller, added(None, tuple({"eqScale", "z", "zEqScale", "zEqBias"} - {alone})))
     found = []
     for value in (1.0, 2.0):
@@ -136,8 +135,7 @@ NOPS = [
     "make, attributes, without", NOPS, ids=lambda value: getattr(value, "__name__", None) or str(value)
 )
 def test_descriptors_and_placeholders_that_are_null(caller, make, attributes, without):
-    """NULL descriptors and placeholders compute the same as without the operands; memory given for them stays
-    untouched."""
+    """NULL descriptors and placeholders omit their operands, whose memory stays untouched."""
     full, fewer = sized(caller, make()), sized(caller, make(without=without))
     results = {}
     memory = {name: np.append(content, np.zeros(16, np.uint8)) for name, content in prepare(full, "normal", 0).items()}
@@ -205,7 +203,7 @@ PROMISED = {
 @shows(*clauses_of(CONST_LABELS, f"{ALL}: where a"), *clauses_of(VARIANT_LABELS, f"{ALL}: where a"))
 @makers
 def test_promises(subject, caller, refuses, make):
-    """Memory is refused that is missing, was promised to be NULL, or does not begin at 16 bytes."""
+    """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned to 16 bytes."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
     operation = sized(caller, make())
@@ -231,8 +229,8 @@ SIZED = {statistics: ("c019", "c021"), filter_gradient: ("c036", "c038"), added:
 @shows(*clauses_of(VARIANT_LABELS, f"{ALL}: CUDNN_(PTR_WORKSPACE|SCALAR_SIZE_T)\\w* \\("), "cudnnMakeFusedOpsPlan/c02")
 @makers
 def test_workspaces(subject, caller, refuses, monkeypatch, make):
-    """As many bytes as the plan asks for are enough; too few, none, and no memory are refused. A plan that needs
-    none takes NULL. Our backends are also made to need some bytes more than they use."""
+    """The size that the plan reports is enough, and a smaller or missing workspace is refused. A plan that needs no
+    workspace takes NULL. Our backends are also made to report more bytes than they use."""
     missing, small = (f"{VARIANT_LABELS}/{clause}" for clause in SIZED[make])
     for spare in (0, 256) if subject.ours else (0,):
         with monkeypatch.context() as patched:

@@ -59,7 +59,7 @@ def kinds(operation, **others):
 
 @shows(*clauses_of(CONST_LABELS, f"^{TRAINING}.*({NOPS})"))
 def test_nothing_is_wanted(trial, caller, refuses):
-    """Without outputs, the sums are not read."""
+    """Sums are not read without outputs."""
     operation = training(
         without=("savedMean", "savedInvStd", "runningMean", "runningVar", "eqScale", "eqBias", "scale", "bias")
     )
@@ -73,7 +73,7 @@ def test_nothing_is_wanted(trial, caller, refuses):
 @pytest.mark.ours  # NVIDIA's library takes its process down here.
 @shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
 def test_nothing_is_wanted_of_inference(caller):
-    """Without outputs, the statistics are not read, even if they are no numbers of a variance."""
+    """Nothing is read without outputs, not even invalid statistics."""
     operation = inference(without=("eqScale", "eqBias"))
     memory = {name: caller.handle.to_device(np.full(37, -9, np.float32)) for name in operation.operands}
     caller(operation, memory)
@@ -93,7 +93,7 @@ def test_a_variance_is_not_negative(trial):
 
 @shows(*clauses_of(VARIANT_LABELS, f"^{TRAINING}: (on a single GPU|with several GPUs)"))
 def test_statistics_of_two_parts(trial):
-    """The count is the number of elements behind the sums: added sums of two parts give the result of all elements."""
+    """The count is the number of summed elements: sums of two parts, added, give the result of all elements."""
     y = np.random.default_rng(5).standard_normal((6, 37, 3, 4)) + 2
     parts = (y[:2], y[2:])
     sums = np.float32(sum(part.sum((0, 2, 3)) for part in parts))
@@ -108,7 +108,7 @@ def test_statistics_of_two_parts(trial):
 
 @shows(f"{VARIANT_LABELS}/c001")
 def test_pointers_and_scalars_change(subject, caller):
-    """One plan serves other memory and other counts, as often as one likes. The pack that made it may be destroyed."""
+    """One plan serves other memory and other counts repeatedly. The pack that made it may be destroyed."""
     operation = training()
     cudnn, packs, made_plan = caller.cudnn, const_pack(caller, operation), caller.cudnn.cudnnCreateFusedOpsPlan(2)
     assert cudnn.cudnnMakeFusedOpsPlan(caller.handle, made_plan, packs) == 0
@@ -173,7 +173,8 @@ PROMISES = {
 @shows(*clauses_of(VARIANT_LABELS, f"^({TRAINING}|{INFERENCE}): where a"))
 @pytest.mark.parametrize("make, clauses", [(training, ("c076", "c077", "c078")), (inference, ("c098", "c099", "c100"))])
 def test_promises(subject, caller, refuses, make, clauses):
-    """Memory is refused that is missing, was promised to be NULL, or does not begin at 16 bytes; nothing is written."""
+    """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned to 16 bytes. Nothing
+    is written."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
     operation = make()

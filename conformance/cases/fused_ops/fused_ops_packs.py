@@ -76,7 +76,7 @@ def clauses_of(type_name, pattern):
 
 
 def listed(type_name, ops, pattern):
-    """Return the labels that the tables give one sequence, by the clauses of their presets."""
+    """Return the labels of one sequence, by the clauses of their presets."""
     text = "\n".join(CLAUSES[name].text for name in clauses_of(type_name, pattern))
     return set(re.findall(rf"{ops.name}: (CUDNN_\w+) is", text))
 
@@ -202,7 +202,7 @@ def test_every_attribute_comes_back(cudnn, const_pack, ops):
 @shows(f"{GET}/c02")
 @sequences
 def test_what_was_got_is_a_copy(cudnn, const_pack, ops):
-    """The caller may change the copy: the pack stays as it is."""
+    """A getter returns a copy, so changing that leaves the pack as it is."""
     label = next(label for label in CONST[ops] if const_type(label) == "cudnnTensorDescriptor_t")
     pack, content = const_pack(ops), CONTENTS["cudnnTensorDescriptor_t"][0]
     getattr(cudnn, SET)(pack, label, made(cudnn, content))
@@ -302,7 +302,7 @@ def test_variant_presets(cudnn, variant_pack, ops):
 @shows("cudnnSetFusedOpsVariantParamPackAttribute/c01 c02 c05", "cudnnGetFusedOpsVariantParamPackAttribute/c01-c03", "cudnnFusedOpsVariantParamLabel_t/c001-c003")  # fmt: skip
 @sequences
 def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
-    """Scalars are copied; pointers are kept as they are, also without memory behind them."""
+    """Scalars are copied; pointers are kept as given, even if they are invalid."""
     assert [int(member) for member in Variant] == [*range(24), *range(100, 104)]
     pack, labels = variant_pack(ops), VARIANT[ops]
     for turn in (0, 1):

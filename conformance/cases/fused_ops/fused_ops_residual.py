@@ -56,7 +56,7 @@ def gradient(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), 
 
 @pytest.mark.ours
 def test_no_gradient_is_wanted(caller):
-    """Without outputs, the plan needs no workspace, and nothing happens."""
+    """A plan without outputs needs no workspace and does nothing."""
     operation = gradient(without=("dx", "dz", "dScale", "dBias", "scale"))
     memory = {name: caller.handle.to_device(np.ones(operation.nbytes(name), np.uint8)) for name in operation.operands}
     assert sized(caller, operation).workspace_bytes == 0

@@ -73,7 +73,7 @@ def operand(mode, x):
 
 @shows("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01")
 def test_infinities_beside_what_is_not_determined(trial):
-    """Sums and products with an infinity are infinite or NaN, beside values that are not determined.
+    """Sums and products with an infinity are infinite or NaN, even if another operand is not determined.
 
     A virtual tensor of HALF may hold 90000 or an infinity, and one of FLOAT 1e-45 or zero.
     """
@@ -115,7 +115,7 @@ CONVOLUTIONS = (
 @pytest.mark.parametrize("form", ["flat", "flipped", "grouped", "line"])
 @pytest.mark.parametrize("direction", NODES)
 def test_special_values_of_convolutions(trial, direction, form):
-    """NaN and infinity may be in either operand; zeros outside of the other one are multiplied (docs/errata.md,
+    """NaN and infinity may be in either operand; padding of the other counts as zeros (docs/errata.md,
     D212)."""
     x, w, y, c = FORMS[form]
     operation = executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 1.0, 0.0))
@@ -127,8 +127,8 @@ def test_special_values_of_convolutions(trial, direction, form):
 
 
 def diamond():
-    """Return a graph with a tensor that is read twice, one that is stored and read, virtual statistics, and a node
-    of two outputs."""
+    """Return a graph with a tensor read twice, one both stored and read, virtual statistics and a node with two
+    outputs."""
     dims, channels = (2, 3, 4, 5), (1, 3, 1, 1)
     x, left, right = tensor(1, dims), tensor(2, dims, virtual=True), tensor(3, dims)
     joined, y = tensor(4, dims, virtual=True), tensor(5, dims, HALF)

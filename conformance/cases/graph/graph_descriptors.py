@@ -63,7 +63,7 @@ RECORDS = {
     "two_inputs": PointwiseNode(ADD, 0.5, -0.75, tensor(1, (1, 6, 5, 1)), tensor(2, (2, 6, 1, 7)), X),
     "statistics": GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, X, SUMS, SQUARES),
 }  # fmt: skip
-# The ending of an attribute's name has, by section, the clause that says that it is required.
+# Each section has the clauses that require its attributes, by the endings of their names.
 REQUIRED: dict[str, tuple[str, dict[str, str | None]]] = {
     "convolution": ("CONVOLUTION", {"COMP_TYPE": "c06", "CONV_MODE": "c08", "DILATIONS": "c10", "FILTER_STRIDES": "c12", "PRE_PADDINGS": "c14", "POST_PADDINGS": "c16", "SPATIAL_DIMS": None}),
     "settings": ("POINTWISE", {"MODE": None, "MATH_PREC": None}),
@@ -118,8 +118,7 @@ def cannot_set(cudnn, builder, refuses):
        "CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR/c01 c06 c08 c10 c12 c14 c19")  # fmt: skip
 @pytest.mark.parametrize("record", RECORDS)
 def test_every_attribute_comes_back(cudnn, builder, record):
-    """Every attribute is made, set, finalised and read. A descriptor inside comes back as one with the same
-    attributes."""
+    """Every attribute reads back as it was set. An inner descriptor comes back with the same attributes."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.finalized(kind, given)
     for ending, (type_, elements) in given.items():
@@ -161,7 +160,7 @@ def test_one_element_whatever_was_asked_for(cudnn, builder, requested):
 
 @shows(*of("TENSOR", "c19", "c20", "c21"))
 def test_defaults_of_a_tensor(cudnn, builder):
-    """A vectorized dimension is ignored where there are no vectors, whatever it is."""
+    """A vectorized dimension is ignored where there are no vectors."""
     given = {**attributes(builder, X), "VECTORIZED_DIMENSION": (INT64, (77,))}
     kind = Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR
     for attributes_ in (attributes(builder, X), given):
@@ -225,7 +224,7 @@ def test_unfinished_descriptors_are_not_read(cudnn, builder, refuses):
 @shows("usecase_9_descriptor_life_cycle/c06", f"{SET}/c04", f"{GET}/c06", "cudnnBackendAttributeName_t/c02")
 @pytest.mark.parametrize("record", ["tensor", "convolution", "knob_choice", "forward", "two_inputs", "statistics"])
 def test_attributes_of_other_descriptors(cudnn, builder, refuses, record):
-    """Every attribute that is not the descriptor's own is refused, and so are numbers without an attribute."""
+    """Attributes of other descriptors are refused, and so are numbers without an attribute."""
     kind = kind_of(RECORDS[record])
     own = {attribute_name(kind, ending) for ending in attributes(builder, RECORDS[record])}
     foreign = [name for name in Name if name not in own and not name.name.startswith(f"CUDNN_ATTR_{PREFIXES[kind]}_")]
@@ -239,7 +238,7 @@ def test_attributes_of_other_descriptors(cudnn, builder, refuses, record):
 @shows(f"{SET}/c05", f"{GET}/c07")
 @pytest.mark.parametrize("record", RECORDS)
 def test_wrong_types(cudnn, builder, refuses, record):
-    """Every type that is not the attribute's is refused, and so are numbers without a type."""
+    """Wrong attribute types are refused, and so are numbers without a type."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.finalized(kind, given)
     scalars = (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE)
@@ -256,7 +255,7 @@ def test_wrong_types(cudnn, builder, refuses, record):
 @shows(f"{SET}/c06", *of("CONVOLUTION", "c05", "c07"), *of("TENSOR", "c05", "c07", "c09", "c15", "c16", "c18"))
 @pytest.mark.parametrize("record", RECORDS)
 def test_wrong_counts(cudnn, builder, refuses, record):
-    """No element, two in place of one, and a negative number of them are refused; the earlier value stays."""
+    """Counts of zero, two for one, and below zero are refused; the earlier value stays."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.filled(kind, given)
     for ending, (type_, elements) in given.items():
@@ -293,7 +292,7 @@ def test_values_that_are_no_enumerators(builder, cannot_set, record, ending, val
 
 @shows(f"{SET}/c07")
 def test_values_that_are_none(subject, cudnn, builder, refuses):
-    """NULL, too few values, strings, fractions, other objects, and numbers outside of 64 bits are refused."""
+    """NULL, too few values, strings, fractions, other objects and numbers beyond 64 bits are refused."""
     made = builder.create(kind_of(X))
     bad = [None] if not subject.is_python else [None, (), "7", 7, (1.5,), ("7",), (None,), (2**63,), (made,)]
     for values in bad:
@@ -324,7 +323,7 @@ def test_descriptors_of_another_type(subject, cudnn, builder, cannot_set):
     ("statistics", "SUMDESC", of("OPERATION_GEN_STATS", "c18")[0]),
 ])  # fmt: skip
 def test_unfinished_parts(cudnn, builder, refuses, record, ending, clause):
-    """A part may be finalised after it was set, and must be before the whole is."""
+    """A part may be finalised after it was set, but before the whole."""
     if not hasattr(cudnn, "FUNCTIONS"):
         pytest.skip("a foreign library refuses the part when it is set")
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])

@@ -76,7 +76,7 @@ def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0
 
 
 def grouped():
-    """Return two groups with a dimension of their own, which follow each other in memory."""
+    """Return a convolution whose two groups have their own dimension and follow each other in memory."""
     x, w, y = tensor(1, (2, 2, 2, 6, 5)), tensor(2, (2, 4, 2, 3, 3)), tensor(3, (2, 2, 4, 6, 5))
     return ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
 
@@ -90,7 +90,7 @@ def layer(data_type):
 
 
 def inside(node):
-    """Return the node with y as a virtual tensor inside a graph that goes on."""
+    """Return the node with a virtual y, for a graph that continues."""
     return replace(node, y=tensor(10, Y, virtual=True))
 
 
@@ -192,8 +192,7 @@ def test_by_every_engine(trial, graph, engine):
 @shows(*of("ENGINE", "c01"), "cudnnBackendExecute/c01")
 @pytest.mark.parametrize("graph", [name for name in GRAPHS if 0 in ABLE[name]])
 def test_an_engine_computes_what_the_operations_say(subject, graph):
-    """The judge takes a graph for the operation that its engine knows. This case compares that operation with the
-    graph itself."""
+    """Each engine computes what the operations of the graph say, judged without its pattern."""
     alone = executed(*GRAPHS[graph])
     assert alone.single is None
     special = prepare(alone, "normal", 3)
@@ -211,7 +210,7 @@ def almost_fused(
     bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False, bias_type=FLOAT, again_bias=False, residual_last=False
 ):  # fmt: skip
     """Return relu(again * conv(x, w) + bias_factor * bias) with factors, clips or biases that no fused operation
-    has."""
+    supports."""
     first, second, third = (tensor(10 + i, Y, FLOAT, virtual=True) for i in range(3))
     y, bias = tensor(3, Y), tensor(4, bias_dims, bias_type)
     if again_bias or residual_last:
@@ -321,7 +320,7 @@ def test_the_numbers_of_engines(cudnn, handle):
     assert [engine.name for engine in ENGINES] == NUMBERS.replace("\n", ", ").split(", ")
 
 
-# So many engines execute a graph: all algorithms for which the tables have it, on tensor cores or not.
+# Number of engines for each graph: all algorithms that the tables list for it, with and without tensor cores.
 COUNTS = {
     "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
     "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9, "int8": 2, "uint8": 2, "int8x4": 2, "uint8x4 to float": 2, "int8x32": 1,
@@ -379,7 +378,7 @@ def knob_infos(cudnn, builder, engine):
 @shows(*of("ENGINE", "c09"), *of("LAYOUT_INFO", "c01", "c06"), "cudnnBackendLayoutType_t/c01")
 @pytest.mark.parametrize("graph", ["forward", "forward half", "data", "filter half", "layer half", "fused"])
 def test_preferred_layouts(cudnn, handle, builder, graph):
-    """Each tensor with memory has channels last on tensor cores, else channels first."""
+    """Each stored tensor prefers NHWC on tensor cores, and NCHW elsewhere."""
     nodes, kind = GRAPHS[graph], Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
     made = graph_of(builder, handle, *nodes)
     there = {tensor.uid for node in nodes for tensor in (*node.inputs, *node.outputs) if not tensor.is_virtual}
@@ -427,8 +426,7 @@ def test_knobs(cudnn, handle, builder, refuses, graph):
 @shows(*of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09"), *of("ENGINECFG", "c11"), "cudnnBackendFinalize/c06")
 @pytest.mark.parametrize("solvers", [0, 1, 2, 7])
 def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, monkeypatch, solvers):
-    """A knob exists where a backend has several solvers. It has one value more, which leaves the choice to the
-    engine."""
+    """A knob exists where a backend has several solvers; its additional value leaves the choice to the engine."""
     asked = []
     monkeypatch.setattr(
         handle.backend, "graph_solvers", lambda graph: asked.append(graph) or tuple("abcdefg"[:solvers])
@@ -456,7 +454,7 @@ def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, m
 @shows("cudnnBackendKnobType_t/c03", *of("ENGINECFG", "c01"))
 @pytest.mark.parametrize("graph, engine", [("forward", 1), ("fused half", 9), ("filter half", ABLE["filter half"][1])])
 def test_every_choice_computes_the_same(trial, handle, graph, engine):
-    """Each solver that the knob can choose computes the same, by the bounds that hold for all of them."""
+    """Each solver that the knob can choose agrees with the reference within the same bounds."""
     solvers = len(handle.backend.graph_solvers(executed(*GRAPHS[graph], engine=engine)))
     for choice in range(1 + solvers if solvers > 1 else 1):
         trial(executed(*GRAPHS[graph], engine=engine, choice=choice))

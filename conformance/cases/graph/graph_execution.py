@@ -58,7 +58,7 @@ def engine_of(builder, graph, index=None):
     for number in range(count):
         with suppress(CudnnError) if number < count - 1 else nullcontext():
             made = builder.finalized(ENGINE, {**given, "GLOBAL_INDEX": (INT64, (number,))})
-            config_of(builder, made)  # NVIDIA's library may refuse the graph as late as here.
+            config_of(builder, made)  # NVIDIA's library may refuse the graph only here.
             return made
 
 
@@ -223,7 +223,7 @@ def large(uid, dims, strides):
     ((1, 1, MAX_ELEMENTS), (MAX_ELEMENTS, MAX_ELEMENTS, 1)), ((2, 1, 1), (MAX_ELEMENTS - 1, 1, 1)), ((2, 3, 2), (MAX_ELEMENTS - 2**21 - 102, 2**20, 101)),
 ], ids=["many", "far", "gaps"])  # fmt: skip
 def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, dims, strides, written):
-    """A tensor that spans one element fewer is executed."""
+    """A tensor that spans 2**31 elements is refused, and one element fewer is executed."""
     fewer = (dims[0], dims[1], dims[2] - 1) if max(dims) == MAX_ELEMENTS else dims
     for extents, first in ((fewer, strides[0] - 1), (dims, strides[0])):
         spanning, packed = large(1, extents, (first, *strides[1:])), tensor(2, extents)
@@ -238,7 +238,7 @@ def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, 
 @shows(*of("OPERATIONGRAPH", "c16"))
 @pytest.mark.parametrize("between, clause", [(MAX_ELEMENTS // 4 - 1, "c16"), (MAX_ELEMENTS // 4 - 2, "c15")])
 def test_vectors_count_as_the_elements_that_they_hold(cudnn, handle, builder, refuses, between, clause):
-    """Vectors whose count fits are refused for their elements."""
+    """A tensor of vectors is refused if its elements exceed the limit, although its vectors do not."""
     spanning = replace(
         large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4
     )
@@ -268,8 +268,7 @@ def test_the_log_says_why(cudnn, handle, builder):
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c01"))
 def test_the_log_draws_the_graph(cudnn, handle, builder):
-    """The info channel shows a finalised graph as a flowchart, each tensor once, and operations behind those that
-    they wait for."""
+    """The info channel shows a finalised graph as a flowchart with each tensor once, in order of execution."""
     messages = []
     ops = [builder(node) for node in TWO[::-1]]
     made = builder.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, ops)})
@@ -348,8 +347,7 @@ def test_parts_that_are_missing_or_unfinished(cudnn, handle, builder, refuses):
 
 @shows(*of("ENGINECFG", "c01", "c02", "c03", "c04", "c06", "c08", "c09", "c10"))
 def test_configurations(cudnn, handle, builder, cannot_set):
-    """A configuration without knobs is valid, whether it says so or not. Engines have no intermediates that
-    executions could share."""
+    """A configuration without knobs is valid, whether the list is empty or not set. Engines have no intermediates."""
     engine = engine_of(builder, graph_of(builder, handle, TANH))
     number = builder.get(engine, ENGINE, "GLOBAL_INDEX", INT64)
     for given in ({}, {"KNOB_CHOICES": (DESCRIPTOR, ())}):
@@ -431,8 +429,7 @@ def correct(x, y):
 
 @shows(f"{EXECUTE}/c01", f"{EXECUTE}/c02", f"{EXECUTE}/c06")
 def test_executed_again(cudnn, handle, builder, ready):
-    """One plan serves two packs, in any order, after the descriptors of its parts and the pack's were destroyed and
-    made again."""
+    """One plan serves two packs in any order, also after all other descriptors were destroyed and made again."""
     plan, pointers, workspace, _ = ready
     other = handle.zeros(96)
     first, second = (
@@ -529,7 +526,7 @@ def test_memory_that_is_shared_later(subject, cudnn, handle, builder, refuses):
 
 @shows(f"{EXECUTE}/c07")
 def test_memory_that_was_freed(subject, cudnn, handle, builder, ready, refuses):
-    """Each execution of a pack checks its memory, because a part may be gone by then."""
+    """Each execution of a pack checks its memory, and refuses freed memory."""
     if not subject.is_python:
         pytest.skip("C has no buffers that know that they were freed")
     plan, pointers, _, size = ready
@@ -546,7 +543,7 @@ def test_memory_that_was_freed(subject, cudnn, handle, builder, ready, refuses):
 
 
 class Moving:
-    """Stands for memory of a program, which may move, shrink or become read-only at any time."""
+    """Stands for a program's memory, which may move, shrink or become read-only at any time."""
 
     def __init__(self, memory):
         self.memory, self.nbytes, self.read_only = memory, memory.nbytes, False
@@ -567,7 +564,7 @@ class Moving:
 @shows(f"{EXECUTE}/c01", f"{EXECUTE}/c07")
 @pytest.mark.ours
 def test_memory_that_is_another_by_then(cudnn, handle, builder, ready, refuses):
-    """Each execution of a pack asks where its memory lies and how much there is."""
+    """Each execution of a pack reads the address and size of its memory again."""
     plan, pointers, workspace, _ = ready
     x, y, on_host = Moving(pointers[X.uid]), Moving(pointers[Y.uid]), handle.backend.name == "reference"
     pack = pack_of(builder, {X.uid: x, Y.uid: y}, workspace)
@@ -712,7 +709,7 @@ def test_plans_of_two_threads(cudnn, handle, builder):
 
 @shows(f"{EXECUTE}/c01", *of("EXECUTION_PLAN", "c01"))
 def test_plans_that_several_threads_make(cudnn, handle):
-    """Each thread describes a graph with its own factor, makes a plan of it and executes that several times."""
+    """Several threads may each describe a graph, make its plan and execute it repeatedly."""
     wanted, found = {}, {}
 
     def work(factor):

@@ -83,8 +83,8 @@ def test_vectors_need_their_dimension(cudnn, builder, refuses):
     *(replace(X, data_type=cudnnDataType_t[f"CUDNN_DATA_{name}"]) for name in ("DOUBLE", "HALF", "INT8", "INT32", "UINT8", "BFLOAT16")),
 ], ids=str)  # fmt: skip
 def test_tensors_that_are_well(builder, record):
-    """Tensors may have few or many dimensions, elements that share memory, more elements than memory has, and every
-    scalar type."""
+    """Tensors may have few or many dimensions, overlapping elements, more elements than memory, and every scalar
+    type."""
     made = builder(record)
     assert builder.get(made, kind_of(record), "DIMENSIONS", INT64, 8) == record.dims
 
@@ -276,7 +276,7 @@ def test_variant_packs_need_all_three(cudnn, builder, refuses):
 @shows(INVALID)
 @pytest.mark.parametrize("uids, pointers", [((1, 2), 1), ((1,), 2), ((), 1), ((5, 5), 2), ((1, 2, 1), 3)])
 def test_ids_and_pointers_that_do_not_belong_together(cudnn, builder, refuses, uids, pointers):
-    """Unequal counts are refused, and so is an id that occurs twice."""
+    """Unequal counts of ids and pointers are refused, and so is an id that occurs twice."""
     given = {**POINTERS, "UNIQUE_IDS": (INT64, uids), "DATA_POINTERS": (Type.CUDNN_TYPE_VOID_PTR, (None,) * pointers)}
     refuses(BAD_PARAM, INVALID, cudnn.cudnnBackendFinalize, builder.filled(PACK, given))
 

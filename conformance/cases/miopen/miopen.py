@@ -224,12 +224,12 @@ def test_the_workspace_of_pooling(handle, denied):
     miopen.miopenSetTensor(handle, tensor((1, 1, 1, INDICES // 4)), workspace, 7.0)
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     average = pooling(replace(POOLING, mode=cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING))
-    forward(described=average, space=None, size=0)  # Averages keep nothing.
+    forward(described=average, space=None, size=0)  # An average needs no workspace.
     backward(described=average, space=None)
     expected = handle.allocate(X.nbytes)
     forward(source=other)
     backward(source=other, target=expected)
-    backward()  # x has changed since: the places belong to the x that was pooled.
+    backward()  # The gradient uses the places of the pooled x, although x has changed.
     np.testing.assert_array_equal(gradient.to_host(np.uint8, -1), expected.to_host(np.uint8, -1))
 
 
@@ -296,7 +296,7 @@ ATTRIBUTES = {
 @shows("miopenSetActivationDescriptor/c03")
 @pytest.mark.parametrize("name", list(ATTRIBUTES))
 def test_attributes(handle, name):
-    """The results match the formulas in float64, with roundings for a scaling before and one after the function."""
+    """Results match the formulas in float64, apart from rounding before and after the function."""
     attributes, function, slope = ATTRIBUTES[name]
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, getattr(miopen, f"miopenActivation{name.split()[0]}"), *attributes)
@@ -320,7 +320,7 @@ OF_CUDNN = {
 @shows("miopenGuide/c01")
 @pytest.mark.parametrize("status", [status for status in cudnnStatus_t if status], ids=lambda status: status.name)
 def test_statuses(handle, monkeypatch, status):
-    """A status of the operation becomes the word of this document, and unknown where it has no word."""
+    """Each status maps to MIOpen's, and to UNKNOWN_ERROR where the document has no equivalent."""
     d, x = tensor(DIMS), filled(handle, *DIMS)
 
     def refused(operation):
@@ -335,7 +335,7 @@ def test_statuses(handle, monkeypatch, status):
 
 @shows("miopenActivationForward/c01", "miopenActivationBackward/c01")
 def test_what_is_passed_through_in_place_is_looked_at(handle, denied):
-    """Nothing has to be computed, but other dimensions and other memory are still refused."""
+    """PASTHRU in place computes nothing, but wrong dimensions and memory are still refused."""
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, miopen.miopenActivationPASTHRU, 1.0, 1.0, 1.0)
     x, d, wrong = filled(handle, *DIMS), tensor(DIMS), tensor((1, *DIMS[1:]))

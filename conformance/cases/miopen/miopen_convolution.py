@@ -50,11 +50,11 @@ def test_no_convolution_without_find(subject, handle, denied):
     denied(UNKNOWN_ERROR, "miopenGuide/c05", convolve, unchanged=memory[2])
     found(handle, o, dict(zip("xwy", memory, strict=True)))
     other = miopen.miopenCreate(backend=subject.backend, device=subject.device)
-    denied(UNKNOWN_ERROR, "miopenGuide/c05", lambda: convolve(other))  # Another handle has not found what this one has.
+    denied(UNKNOWN_ERROR, "miopenGuide/c05", lambda: convolve(other))  # Another handle has not searched.
     miopen.miopenDestroy(other)
     miopen.miopenInitConvolutionDescriptor(described, miopen.miopenConvolution, 1, 1, 1, 2, 1, 1)
     y = tensor((2, 4, 6, 3))
-    denied(UNKNOWN_ERROR, "miopenGuide/c05", convolve)  # Other contents are another problem.
+    denied(UNKNOWN_ERROR, "miopenGuide/c05", convolve)  # A changed descriptor makes another problem.
 
 
 @shows("miopenGuide/c06", "miopenFindConvolutionForwardAlgorithm/c01-c03", "miopenConvolutionForwardGetWorkSpaceSize/c01")  # fmt: skip
@@ -79,12 +79,12 @@ def test_the_order_of_convolution_calls(handle, denied):
     assert count == len(results) >= 1 and all(result.time >= 0 and result.memory <= size for result in results)
     assert [r.time for r in results] == sorted(r.time for r in results)
     assert len({r.fwd_algo for r in results}) == count and find(1, workspace, size).returnedAlgoCount == 1
-    assert not np.array_equal(before, memory[2].to_host(np.float32, o.y.dims))  # Find computes into y.
+    assert not np.array_equal(before, memory[2].to_host(np.float32, o.y.dims))  # The search writes to y.
 
 
 @shows("miopenFindConvolutionForwardAlgorithm/c03")
 def test_the_fastest_are_found(handle, monkeypatch):
-    """Find returns the fastest algorithms where fewer results are requested than algorithms exist."""
+    """Find returns the fastest algorithms if fewer results are requested than exist."""
     o = forward_operation()
     x, w, y, described = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
     memory = [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
@@ -129,7 +129,7 @@ def test_transposed_convolutions_are_refused(subject, denied):
 def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypatch, name):
     """The answer is the largest workspace of all algorithms that take the problem.
 
-    A handle remembers sizes, so each question has a problem of its own.
+    A handle remembers sizes, so each query has its own problem.
     """
     size, asked = getattr(miopen, f"miopenConvolution{name}GetWorkSpaceSize"), set()
     for most in (-1, 1):
@@ -178,7 +178,7 @@ def test_what_find_returned_decides(handle, denied):
     for alpha, beta in ONE_AND_ZERO:
         denied(NOT_IMPLEMENTED, "miopenConvolutionForward/c03", convolve, fastest, alpha, beta, unchanged=memory["y"])
     problem = next(iter(handle.found))
-    handle.found[problem][fastest] = size + 1  # The handle then believes that an algorithm needs workspace.
+    handle.found[problem][fastest] = size + 1  # The handle then expects a workspace for this algorithm.
     denied(BAD_PARM, "miopenConvolutionForward/c04", convolve, fastest, unchanged=memory["y"])
     denied(BAD_PARM, "miopenConvolutionForward/c04", convolve, fastest, 1.0, 0.0, None, size + 1, unchanged=memory["y"])
 
@@ -206,7 +206,7 @@ def shown_by(name: str) -> Any:
 
 @shows("miopenConvolutionForwardGetWorkSpaceSize/c01")
 def test_the_workspace_of_what_no_algorithm_takes(handle, denied):
-    """The result has another size than the convolution gives."""
+    """A result of wrong dimensions is refused, because no algorithm computes it."""
     o = forward_operation()
     n, k, h, w = o.y.dims
     call, clause = miopen.miopenConvolutionForwardGetWorkSpaceSize, "miopenConvolutionForwardGetWorkSpaceSize/c01"

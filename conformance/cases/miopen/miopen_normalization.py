@@ -78,7 +78,7 @@ def test_the_workspace_of_lrn(handle, denied):
 
 @shows("miopenLRNForward/c01", "miopenLRNBackward/c01")
 def test_what_lrn_divides_by_is_kept(handle):
-    """The forward call keeps K + alpha / n * the sum of squares; the gradient divides by it, whatever x holds since."""
+    """The forward call keeps K + alpha / n * the sum of squares; the gradient divides by it, even if x has changed."""
     d, descriptor, spec = tensor((1, 3, 1, 1)), lrn(replace(NORMALIZATION, n=3)), NORMALIZATION
     values, dy = np.array([1.0, 2.0, 4.0]), np.array([0.5, -1.0, 2.0])
     x, other, gradient = (handle.to_device(v.astype(np.float32)) for v in (values, -values, dy))

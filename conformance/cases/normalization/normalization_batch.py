@@ -47,7 +47,7 @@ def statistics(x: TensorSpec, mode: cudnnBatchNormMode_t) -> TensorSpec:
 def inference(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *,
               generation: str = "batch", alpha: float = 1.0, beta: float = 0.0, epsilon: float = EPSILON,
               scale: TensorSpec | None = None, mean: TensorSpec | None = None) -> Any:  # fmt: skip
-    """Return inference by one of the two calls; SPATIAL_PERSISTENT is the algorithm PERSIST of the newer one."""
+    """Return inference by one of the two calls; the newer one has algorithm PERSIST for SPATIAL_PERSISTENT."""
     x = x or TensorSpec.packed(FLOAT, DIMS)
     scale = scale or statistics(x, mode)
     described = (alpha, beta, x, y or x, scale, mean or scale, epsilon)

@@ -67,13 +67,12 @@ def nhwc(data_type: Any = HALF, dims: tuple[int, ...] = DIMS) -> TensorSpec:
 
 
 def kept_bytes(x: TensorSpec, ops: int) -> int:
-    """Return the bytes of the reserve space: a byte for each element with z, a word at least."""
+    """Return the bytes of the reserve space: one for each element with z, at least a word."""
     return max(x.count, 4) if ops == ADDED else 0
 
 
 def of_generation(generation: str, ops: int, mode: cudnnBatchNormMode_t) -> tuple[Any, tuple[Any, ...]]:
-    """Return (mode, ops and algorithm) as one of the two calls has them: SPATIAL_PERSISTENT is the newer one's
-    PERSIST."""
+    """Return (mode, ops and algorithm) for one of the two calls; the newer one has PERSIST for SPATIAL_PERSISTENT."""
     if generation == "batch":
         return mode, (cudnnBatchNormOps_t(ops),)
     algo = PERSIST if mode == PERSISTENT else STANDARD
@@ -116,7 +115,8 @@ def backward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNorm
 
 @shows("cudnnNormAlgo_t/c05 c07 c09")
 def test_persistent_algorithm(trial, cudnn, caller):
-    """Infinities and NaN count as in the standard algorithm. Nothing overflows, so that the query answers SUCCESS."""
+    """NaN and infinities give the results of the standard algorithm, and the query of run-time errors answers
+    SUCCESS."""
     x = TensorSpec.packed(FLOAT, (2, 64, 2, 2))
     trial(forward(x, ALONE, PERSISTENT, generation="norm"), {"x": "special"})
     trial(backward(x, ALONE, PERSISTENT, generation="norm"), {"x": "special"})
@@ -134,7 +134,7 @@ def sizes(
 ) -> tuple[Any, ...]:
     """Return the queries of forward workspace, backward workspace and reserve space, without arguments.
 
-    wrong: descriptors of x, y (dx), d (dy), the statistics s, and others, in place of those that such a tensor has.
+    wrong: replacements for the descriptors of x, y (dx), d (dy), the statistics s and others.
     """
     made = {name: caller.tensor(wrong.get(name, like)) for name in "xyd"}
     made["s"] = caller.tensor(wrong.get("s") or statistics(like, mode))
@@ -168,7 +168,7 @@ def sizes(
 @shows("cudnnDeriveNormTensorDescriptor/c03 c04")
 @in_modes
 def test_derived_descriptors_serve(cudnn, chain, mode):
-    """Inference, training and gradients take the statistics as the library derives them."""
+    """Inference, training and gradients accept the derived descriptors of statistics."""
     x, newer = nhwc(), NORM_MODES[SPATIAL if mode == PERSISTENT else mode]
     first, second = (TensorSpec(kind, dims, strides) for kind, _, dims, strides in derived(cudnn, x, newer))
     chain(inference(x, mode=mode, generation="norm", scale=first, mean=second))
@@ -187,8 +187,7 @@ QUERIES = {"batch": (EX_SIZE, BACKWARD_EX_SIZE, EX_RESERVE), "norm": (NORM_SIZE,
 @in_modes
 @both_generations
 def test_sizes(cudnn, caller, generation, mode):
-    """The calls take a byte for each element with z, a word at least, and no optional descriptor where it is not
-    needed."""
+    """The reserve space has a byte for each element with z, at least a word. Unneeded descriptors may be NULL."""
     for ops, x in product((ALONE, ACTIVATED, ADDED), (nhwc(), nhwc(dims=(1, 3, 1, 1)))):
         found = [query() for query in sizes(cudnn, caller, generation, ops, x, mode)]
         first, second = (make(x, ops, mode, generation=generation) for make in (forward, backward))
@@ -207,7 +206,7 @@ def test_sizes_that_are_refused(cudnn, caller, refuses):
     tanh = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH)
     nchw = TensorSpec.packed(HALF, DIMS)
     wrong_types = [TensorSpec.packed(kind, statistics(x, SPATIAL).dims) for kind in (HALF, DOUBLE)]
-    # Each mistake has (status, clauses of the three queries of both generations; None where the query does not see it).
+    # Each mistake has a status and the clauses of three queries in both generations; None where a query accepts it.
     table: list[tuple[dict[str, Any], int, Any, tuple[Any, ...], tuple[Any, ...]]] = [
         ({"x": few}, ALONE, BAD_PARAM, ("c10", "c10", "c08"), ("c15", "c15", "c11")),
         ({"y": longer}, ALONE, BAD_PARAM, ("c12", "c12", None), ("c17", "c17", None)),
@@ -256,7 +255,7 @@ in_calls = pytest.mark.parametrize("call, generation", CALLS)
 
 
 def cited(call: str, generation: str, **clauses: str) -> str:
-    """Return the clause of a call, among those named ex, norm, backward_ex, backward_norm."""
+    """Return the clause of a call; the names are ex, norm, backward_ex and backward_norm."""
     name = {"batch": "ex", "norm": "norm"}[generation]
     return f"{CALLS[call, generation]}/{clauses[name if call == 'forward' else f'backward_{name}']}"
 
@@ -281,7 +280,7 @@ def test_fused_null(caller, refuses, call, generation):
 @pytest.mark.parametrize("ops", [ALONE, ACTIVATED], ids=["alone", "activation"])
 @in_calls
 def test_descriptors_that_nothing_uses(cudnn, caller, call, generation, ops):
-    """Calls without z, y and activations ignore their descriptors, whatever size, type and mode these have."""
+    """Calls without z, y and activations ignore the descriptors of these."""
     function = CALLS[call, generation]
     names = [parameter.name for parameter in functions()[function].parameters]
     unused = {"activationDesc": caller.descriptor(replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH))}

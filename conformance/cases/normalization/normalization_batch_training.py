@@ -87,7 +87,7 @@ def test_one_element_has_no_unbiased_variance(cudnn, caller):
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)], ids=["nchw", "nhwc"])
 @in_modes
 def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
-    """No solver computes a variance of 1 beside a mean of 10^4 as a difference of squares, not even within a thread."""
+    """A variance of 1 is accurate at a mean of 10^4; a difference of squares would cancel."""
     x = TensorSpec.packed(FLOAT, dims, NCHW if order[1] == 1 else NHWC)
     operation = forward(x, mode=mode, running=False)
     values = (np.random.default_rng(5).standard_normal(x.dims) + offset).astype(np.float32)
@@ -110,7 +110,7 @@ def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
 
 @shows("cudnnBatchNormMode_t/c10 c14")
 def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
-    """Two calls give the same bits; the query of the run-time error answers SUCCESS."""
+    """Two calls give the same bits, and the query of run-time errors answers SUCCESS."""
     operation = forward(TensorSpec.packed(FLOAT, (4, 5, 17, 19)), mode=PERSISTENT, running=False)
     values = {
         name: np.random.default_rng(7).standard_normal(operation.nbytes(name) // 4).astype(np.float32)
@@ -163,7 +163,7 @@ def test_saved_statistics_serve_backward(chain, caller, mode):
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
 def test_channels_near_the_ends_of_the_range(trial, layout):
-    """Channels near the ends of the range are right, and the others stay as usual.
+    """Channels near the ends of the range are right, and do not affect the others.
 
     In one channel, squares of distances underflow, where epsilon is 0. In another, distances are so large and the
     inverse so small that a factor in the gradient underflows (docs/errata.md, D146).

@@ -32,7 +32,7 @@ def backward(x: TensorSpec | None = None, dx: TensorSpec | None = None, lrn: LRN
 
 @shows("cudnnDivNormMode_t/c04", "cudnnDivisiveNormalizationForward/c13")
 def test_without_means_is_with_zeros(caller):
-    """NULL means are zeros: spatial local response normalization, bit by bit the same."""
+    """NULL means give the same bits as zero means."""
     cudnn, handle, spec = caller.cudnn, caller.handle, TensorSpec.packed(FLOAT, DIMS)
     x = handle.to_device(np.random.default_rng(1).standard_normal(spec.count).astype(np.float32))
     zeros, temp, temp2 = (handle.to_device(np.zeros(spec.count, np.float32)) for _ in range(3))

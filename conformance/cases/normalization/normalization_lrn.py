@@ -65,8 +65,7 @@ def test_destroy(cudnn, subject, refuses):
 
 @shows("cudnnCreateLRNDescriptor/c02", "cudnnLRNDescriptor_t/c02", "cudnnSetLRNDescriptor/c01")
 def test_what_is_set_is_what_counts(caller):
-    """One descriptor serves calls before and after it is set again, each with its contents then; a new one has the
-    presets."""
+    """Each call uses the descriptor's values of that moment; a new descriptor has the defaults."""
     cudnn, handle, spec = caller.cudnn, caller.handle, TensorSpec.packed(FLOAT, (1, 1, 1, 8))
     x = np.arange(1, 9, dtype=np.float32)
     memory, y = handle.to_device(x), handle.to_device(np.full(8, np.nan, np.float32))
@@ -85,8 +84,7 @@ def test_what_is_set_is_what_counts(caller):
 @shows("cudnnSetLRNDescriptor/c03")
 @both_calls
 def test_parameters_are_cast_to_the_data_type(trial, caller, call):
-    """Parameters are cast: 8.0035 is 8 in HALF, and 1.0004 is 1. The results of the doubles would be outside the
-    bound."""
+    """Parameters are cast to HALF: 8.0035 becomes 8, and 1.0004 becomes 1. Uncast results would exceed the bound."""
     spec, results = laid_out(HALF, DIMS, "nchw"), []
     contents = prepare(CALLS[call](spec), "near_one", 0)
     for lrn in (LRNSpec(3, 1.0004, 8.0035, 1.0004), LRNSpec(3, 1.0, 8.0, 1.0)):

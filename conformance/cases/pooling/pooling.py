@@ -58,8 +58,8 @@ GEOMETRIES = {
     "3d-padded-gaps": Geometry((2, 3, 5, 8, 9), (2, 2, 3), (1, 1, 2), (3, 4, 5)),
     "3d-global": Geometry((2, 3, 2, 3, 4), (2, 3, 4), (0, 0, 0), (1, 1, 1)),
 }
-# These sizes reach each kernel of the accelerated backend: many small planes, planes in several parts, few channels,
-# whole vectors of channels. Large windows are pooled by rows first, of few and of more rows than a block has threads.
+# These sizes reach each accelerated kernel: many small images, images in several parts, few channels, channels in
+# vectors. Large windows are pooled by rows first, which are fewer or more than a block's threads.
 SIZES = {
     "many-planes": Geometry((5, 30, 5, 6), (3, 3), (1, 1), (2, 2)),
     "tall": Geometry((1, 1, 260, 61), (3, 3), (1, 1), (2, 2)),
@@ -155,7 +155,7 @@ def test_integer_average(trial, mode, layout, alpha, expected):
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
 @pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
 def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
-    """NaN is passed over: the rest of the window counts, or the lowest finite number (docs/errata.md, D090)."""
+    """NaN is ignored unless it is propagated; a window of NaN gives the lowest finite number (docs/errata.md, D090)."""
     inf = np.inf
     x = np.array([np.nan, 1, 2, np.nan, np.nan, np.nan, np.nan, -inf, -inf, -inf, 3, -inf], np.float16)
     for layout in ("nchw", "nhwc"):
@@ -171,7 +171,7 @@ def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("size", ["large-window", "larger-windows", "larger-global-channels"])
 def test_gradient_of_large_windows_with_nan(trial, size, layout):
-    """Special values are rare, and windows have their maximum in common."""
+    """Gradients are right where one NaN or infinity is the maximum of many windows."""
     for nan in Nan:
         for values in ([np.nan], [np.inf], [np.nan, 50.0], [-np.inf, 50.0, 50.0]):
             operation = backward(MAXIMA[0], SIZES[size], FLOAT, layout, layout, nan=nan, alpha=0.5, beta=1.0)
@@ -187,8 +187,8 @@ def test_gradient_of_large_windows_with_nan(trial, size, layout):
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
 @pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
 def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
-    """The gradient goes to the first maximum: the first NaN where NaN is propagated, and nowhere where all is passed
-    over."""
+    """The gradient goes to the first maximum, or to the first NaN if NaN is propagated; ignored NaN gets no
+    gradient."""
     x = [np.nan, 1, 2, np.nan, np.nan, np.nan, 3, 3]
     for layout in ("nchw", "nhwc"):
         operation = backward(mode, Geometry((1, 1, 1, 8), (1, 2), (0, 0), (1, 2)), FLOAT, layout, layout, nan=nan)
@@ -214,7 +214,7 @@ def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window,
 @shows("cudnnPoolingBackward/c02", "cudnnPoolingMode_t/c04")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_deterministic_maximum(trial, layout):
-    """Windows overlap, so that sums depend on their order: every run gives the same bits."""
+    """Every run gives the same bits, although windows overlap and sums depend on their order."""
     operation = backward(MAXIMA[1], Geometry((2, 8, 12, 12), (5, 5), (2, 2), (1, 1)), FLOAT, layout, layout, beta=1.0)
     memory = pooled(operation, "wide")
     runs = [trial(operation, before=memory).after["dx"].tobytes() for _ in range(3)]
@@ -283,7 +283,7 @@ def test_destroyed_descriptor(subject, cudnn, refuses):
         cudnn.cudnnSetPooling2dDescriptor(one, *IMAGES)
     cudnn.cudnnDestroyPoolingDescriptor(descriptor)
     assert tuple(cudnn.cudnnGetPooling2dDescriptor(kept)) == IMAGES
-    if subject.survives_stray_pointers:  # In other subjects the pointer dangles.
+    if subject.survives_stray_pointers:  # Other subjects would follow a dangling pointer.
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetPooling2dDescriptor, descriptor, *IMAGES)
 
 
@@ -299,7 +299,7 @@ def tensor_descriptor(cudnn: Any, dims: tuple[int, ...]) -> Any:
 @shows("cudnnGetPooling2dForwardOutputDim/c01-c06", "cudnnGetPoolingNdForwardOutputDim/c01-c04")
 @pytest.mark.parametrize("seed", range(8))
 def test_output_dimensions(cudnn, seed):
-    """Every output of a dimension has its window inside the padded input, and one more would not."""
+    """The advised output counts the windows that fit into the padded input."""
     random = np.random.default_rng(seed)
     pooling = cudnn.cudnnCreatePoolingDescriptor()
     for _ in range(20):
@@ -360,7 +360,7 @@ def test_output_dimensions_of_a_window_larger_than_the_input(cudnn, refuses, win
 
 @shows("cudnnGetPooling2dForwardOutputDim/c01", "cudnnPoolingForward/c05")
 def test_advised_output_is_computed(cudnn, trial):
-    """The advised dimensions are those of the windows that lie inside the padded input."""
+    """An output of the advised dimensions is computed."""
     pooling, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, STANDARD.dims)
     cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *STANDARD.window, *STANDARD.padding, *STANDARD.stride)
     advised = tuple(cudnn.cudnnGetPooling2dForwardOutputDim(pooling, tensor))

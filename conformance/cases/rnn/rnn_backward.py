@@ -45,9 +45,9 @@ def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=Non
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_infinite_numbers_of_half(chain, cell):
-    """The result is infinite, NaN or not determined, where infinities meet gradients too small for HALF.
+    """Infinities that meet gradients too small for HALF give infinity, NaN or an undetermined result.
 
-    The same holds for numbers that memory in HALF may not hold between layers.
+    The same holds for numbers between layers that overflow in HALF.
     """
     for scale, kind in ((1, "infinite"), (4, "normal")):
         steps = training(network(cell, data_type=HALF, direction=ONE_WAY, hidden=17, layers=3, math_type=DEFAULT))
@@ -65,7 +65,7 @@ def test_infinite_numbers_of_half(chain, cell):
 @pytest.mark.ours
 @shows(f"{DATA}/c01")
 def test_layers_without_room_for_each_other(caller, evidence):
-    """A block without clusters has no room for two matrices of so many gates; the plan must respect that."""
+    """Two overlapping layers run although one block cannot hold both of their gate matrices."""
     spec = network(LSTM, direction=ONE_WAY, width=4, hidden=612, math_type=DEFAULT)
     found = attempt_chain(caller, [Step(operation) for operation in training(spec, lengths=(1,))[:2]])
     evidence.note(found)
@@ -74,7 +74,7 @@ def test_layers_without_room_for_each_other(caller, evidence):
 
 @shows(f"{DATA}/c01")
 def test_gates_of_many_units(chain, handle):
-    """Blocks of a GPU share sums of so many terms, over more steps than they have buffers to exchange them."""
+    """Blocks share long sums over more steps than they have exchange buffers."""
     device = getattr(getattr(handle, "backend", None), "device", None)
     hidden = 256 if device is not None and device.kind == "gpu" else 16
     spec = network(LSTM, direction=ONE_WAY, width=8, hidden=hidden, layers=1, math_type=DEFAULT)

@@ -110,8 +110,7 @@ def test_every_value_comes_back(cudnn, fresh, cell):
 
 @shows("cudnnRNNSetClip_v8/c01 c02 c05 c09 c11 c12", "cudnnRNNGetClip_v8/c01-c07", "cudnnSetRNNDescriptor_v8/c01")
 def test_clip(cudnn, fresh, refuses):
-    """Clipping is off at first, and may be set again. Invalid ranges are refused also with clipping off, and change
-    nothing."""
+    """Clipping is off by default, and may be set again. Invalid ranges are refused even with clipping off."""
     assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
     for values in (
         (MINMAX, PROPAGATE, -1.5, 2.5),
@@ -236,7 +235,7 @@ PROJECT = "cudnnSetRNNProjectionLayers"
 
 @shows("cudnnSetRNNProjectionLayers/c02 c07-c16", "cudnnGetRNNProjectionLayers/c02-c06")
 def test_projection(cudnn, handle, fresh, refuses):
-    """Projection is off at first; a size of hiddenSize switches it off again, whatever the cell."""
+    """Projection is off by default; a size of hiddenSize switches it off again for every cell."""
     project, projection = cudnn.cudnnSetRNNProjectionLayers, cudnn.cudnnGetRNNProjectionLayers
     describe_v6(cudnn, handle, fresh)
     assert tuple(projection(handle, fresh)) == (7, 0)
@@ -264,8 +263,8 @@ def test_projection(cudnn, handle, fresh, refuses):
 
 @shows(f"{GET}/c04", "cudnnStatus_t/c05")
 def test_algorithm_descriptor(subject, cudnn, handle, fresh, refuses):
-    """The algorithm replaces that of the network. One of another kind, or that does not take the network, changes
-    nothing."""
+    """The algorithm replaces the network's. An algorithm of another kind, or one that does not support the network, is
+    refused."""
     if not subject.cites_clauses:
         pytest.skip("the section has no description")
     chosen = cudnn.cudnnCreateAlgorithmDescriptor()

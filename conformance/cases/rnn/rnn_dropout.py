@@ -65,8 +65,7 @@ class Relay:
         return self.memory[result].to_host(np.float32, operation.nbytes(result) // 4)
 
     def mask(self) -> Any:
-        """Return the elements that a training call keeps, after checking that it passes on no others, and these
-        scaled."""
+        """Return the elements that a training call keeps, after checking that these are scaled and all others zero."""
         y = self(self.forward, "y").reshape(self.x.shape)
         kept = y != 0
         scaled = self.x.astype(np.float64) / (1 - self.forward.network.dropout)
@@ -87,7 +86,7 @@ def test_mask_between_layers(cudnn, handle, legacy):
     kept = relay.mask()
     assert 0.6 < kept.mean() < 0.9 and (kept != kept[:, :1]).any()
     last = relay.memory["hy"].to_host(np.float32, (2, 3, UNITS))
-    # The states of the first layer are undisturbed.
+    # The first layer's states are not affected.
     np.testing.assert_array_equal(last[0], relay.x.reshape(5, 3, UNITS)[-1])
     relay.dropout.mask()  # This is another call with the same states.
     scale = np.where(kept, 1 / 0.75, 0)
@@ -147,7 +146,7 @@ def test_descriptors_without_states(cudnn, handle, refuses):
 @shows("cudnnDropoutForward/c15")
 @pytest.mark.ours
 def test_dropout_that_was_destroyed(cudnn, handle, refuses):
-    """The network does not forget that it drops: without the destroyed descriptor its calls are refused."""
+    """Calls of a network are refused after its dropout descriptor was destroyed."""
     relay = Relay(cudnn, handle, False, 0.5)
     given = [value(relay.caller, relay.forward, relay.memory) for value in arguments("cudnnRNNForward", RNNForward)]
     cudnn.cudnnDestroyDropoutDescriptor(relay.dropout.descriptor)
@@ -172,8 +171,8 @@ def test_every_layout(chain, cell, layout):
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=label)
 def test_every_type(chain, data_type):
-    """The mask has more than one block. Two calls carry the count into its upper word, and the gradients are those
-    of the first."""
+    """Every type drops the right elements with several blocks of mask. The count carries into its upper word, and
+    gradients follow the first call."""
     spec = dropping(0.25, GRU, data_type=data_type, width=3, hidden=19, layers=2)
     first, data, weights = training(spec, lengths=(3, 3, 1, 2) * 6)
     again = Step(first, {"y": "y2", "hy": "hy2", "reserveSpace": "r2"})
@@ -188,10 +187,9 @@ def test_every_type(chain, data_type):
     ids=label,
 )
 def test_layers_that_overlap(chain, cell, data_type, hidden):
-    """Three layers in one direction drop the same elements, although their steps need not wait for all of the layer
-    before.
+    """Three overlapping layers drop the same elements as layers one after the other.
 
-    Bytes of the mask belong to two vectors where these are no multiple of eight.
+    A byte of the mask spans two vectors if their size is not a multiple of eight.
     """
     spec = dropping(
         0.4, cell, direction=ONE_WAY, layers=3, width=16, hidden=hidden, data_type=data_type, math_type=DEFAULT

@@ -45,7 +45,7 @@ RAGGED = (3, 1, 2)
 
 def network(cell=LSTM, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, data_type=FLOAT, *, width=5, hidden=7,
             projected=None, layers=2, math_type=EXACT, precision=None, algo=STANDARD, padded=True, clip=None):  # fmt: skip
-    """Return a network of two layers and ways whose sizes are no multiples of anything."""
+    """Return a network of two layers and two directions with odd sizes."""
     precision = precision or (DOUBLE if data_type == DOUBLE else FLOAT)
     width = hidden if input_mode == SKIP else width
     return RNNSpec(algo, cell, bias, direction, input_mode, data_type, precision, math_type, width, hidden,
@@ -96,8 +96,7 @@ def infinite_recurrent(operation, pseudo_layer=3):
 @shows(f"{NAME}/c01", f"{NAME}/c29")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_recurrent_weights_that_are_no_numbers(trial, cell):
-    """Given initial states are multiplied. The products of NULL states may be left out, and are zeros beside numbers
-    (docs/errata.md)."""
+    """Initial states of zero times NaN weights give NaN. NULL states may skip these products (docs/errata.md)."""
     for null in ((), ("hx",), ("cx",), ("hx", "cx")):
         operation = forward(network(cell), null=null)
         trial(operation, before=infinite_recurrent(operation))
@@ -111,7 +110,7 @@ def test_recurrent_weights_that_are_no_numbers(trial, cell):
 @shows("cudnnRNNSetClip_v8/c03 c06-c08", "cudnnRNNClipMode_t/c01")
 @pytest.mark.parametrize("nan", [NOT_PROPAGATE, PROPAGATE], ids=label)
 def test_clipping(trial, nan):
-    """The state of every layer is limited; other cells have none. A NaN in it becomes the lower bound or stays."""
+    """Every LSTM layer clips its cell state; other cells have no such state. NaN becomes the lower bound or stays."""
     for lower, upper in ((-0.3, 0.2), (0.1, 0.1), (-math.inf, 0.0)):
         clip = RNNClipSpec(MINMAX, nan, lower, upper)
         trial(forward(network(clip=clip)))
@@ -252,7 +251,7 @@ def test_published_sums(caller, handle):
 @shows("cudnnSetRNNDescriptor_v6/c05", "cudnnSetRNNDescriptor_v8/c27 c28")
 @pytest.mark.parametrize("layers, training", [(1, True), (2, False)])
 def test_where_nothing_is_dropped(caller, cudnn, handle, layers, training):
-    """A single layer has no dropout, nor has inference: y equals that of the network without it, bit by bit."""
+    """Neither a single layer nor inference drops anything: y equals, bit by bit, the result without dropout."""
     from dualdnn.conformance.calls.derived import arguments
 
     operation = sized(caller, forward(network(layers=layers), training=training, fill=0.0))

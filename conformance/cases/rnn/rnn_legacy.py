@@ -50,8 +50,8 @@ CLAUSES = {
     EX[0]: ("c37", "c38", "c38", "c34", "c40", None), EX[1]: ("c41", "c42", "c42", "c38", "c43", "c44"),
     EX[2]: ("c45", "c46", "c46", "c42", "c47", "c48"), EX[3]: ("c19", "c20", "c20", "c18", "c21", "c22"),
 }  # fmt: skip
-# Each search has the call whose algorithms it measures. Searches take every algorithm that the network may have, and
-# refuse types.
+# Each search names the call that it measures. Searches try every algorithm of the network, and refuse unsupported
+# types.
 FINDS = {f"cudnnFind{name.removeprefix('cudnn')}AlgorithmEx": name for name in NAMES}
 CLAUSES |= dict(zip(FINDS, (
     ("c37", "c38", "c39", "c36", "c40", None), ("c52", "c53", "c54", "cudnnRNNForward/c41", "c55", "c56"),
@@ -119,8 +119,8 @@ class LegacyCaller(Caller):
         return memory.get(OPERANDS.get(name, name))
 
     def network(self, n: RNNSpec, batch: int = 0):
-        """Return the descriptor of a network, by the setters before version 8; with a plan for so many sequences,
-        where it takes one."""
+        """Return the descriptor of a network by the setters before version 8, with a plan for ``batch`` sequences where
+        needed."""
         made = self.cudnn.cudnnCreateRNNDescriptor()
         values = n.hidden, n.layers, self.dropout, n.input_mode, n.direction, n.cell, n.algo, n.precision
         self.cudnn.cudnnSetRNNDescriptor_v6(self.handle, made, *values)
@@ -223,7 +223,7 @@ def test_clipping_of_nan(judged, nan):
 
 @shows("cudnnGetRNNTrainingReserveSize/c05")
 def test_reserve_space_that_moves(cudnn, handle):
-    """The reserve space may move between the calls: the gradients are the same, bit by bit, and others if it is lost."""
+    """Gradients are the same, bit by bit, if the reserve space moves between the calls, and differ if it is lost."""
     caller = LegacyCaller(cudnn, handle, False)
     first, data, weights = training(plain(), PACKED, LENGTHS)
     random = np.random.default_rng(5)
@@ -246,7 +246,7 @@ def test_reserve_space_that_moves(cudnn, handle):
 
 
 def case_of(name, **network):
-    """Return the operation that a call stands for, with padded sequences never."""
+    """Return the operation of a call, with packed sequences."""
     spec, name = plain(**(network or {"projected": 3})), FINDS.get(name, name)
     if name.removesuffix("Ex") == INFERENCE:
         return forward(spec, PACKED, LENGTHS, training=False)
@@ -357,7 +357,8 @@ def test_wrong_states_of_a_gated_unit(cudnn, refuses, prepared, name):
        "cudnnFindRNNBackwardWeightsAlgorithmEx/c29", "cudnnFindRNNBackwardWeightsAlgorithmEx/c30", "cudnnFindRNNForwardTrainingAlgorithmEx/c50")  # fmt: skip
 @pytest.mark.parametrize("name", CLAUSES)
 def test_memory_that_is_short_by_an_element(cudnn, refuses, prepared, name):
-    """Spaces violate the clauses of their sizes, everything else that of all arguments; all memory stays as it was."""
+    """Memory that is an element short is refused by the clause of its size, or of all arguments, and nothing is
+    written."""
     *_, work, reserve = CLAUSES[name]
     _, _, good = prepared(name)
     memory = {p: value for p, value in good.items() if hasattr(value, "slice") and value.nbytes}
@@ -411,7 +412,7 @@ def test_wrong_steps(subject, cudnn, refuses, prepared, name):
     _, invalid, shape, ragged, _, _ = CLAUSES[name]
     _, _, good = prepared(name)
     if subject.ours:
-        getattr(cudnn, name)(*good.values())  # Each refusal is of a call that differs in one argument.
+        getattr(cudnn, name)(*good.values())  # Each refused call differs from this one in one argument.
 
     def steps(*specs):
         return [caller.tensor(spec) for spec in specs]
@@ -448,8 +449,8 @@ def test_wrong_steps(subject, cudnn, refuses, prepared, name):
 @pytest.mark.ours
 @shows("cudnnGetRNNWorkspaceSize/c03 c08", "cudnnGetRNNTrainingReserveSize/c03 c10", "cudnnStatus_t/c05")
 def test_sizes_of_a_network_that_knows_its_inputs(caller, cudnn, handle, refuses):
-    """A network of version 8 reports as many bytes as it needs. Vectors of another size, and fewer descriptors than
-    steps, are refused."""
+    """A network of version 8 reports the bytes that it needs. Other vector sizes, and fewer descriptors than steps, are
+    refused."""
     first = forward(plain(layers=1), PACKED, LENGTHS)
     network = caller.descriptor(first.network)
     spaces = cudnn.cudnnGetRNNTempSpaceSizes(handle, network, cudnnForwardMode_t(1), caller.descriptor(first.x))

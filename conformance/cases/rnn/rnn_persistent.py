@@ -140,7 +140,7 @@ def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
     """A call is refused before a plan is made, with another number of sequences, and once a setter has changed the
     network.
 
-    It runs by a new plan.
+    It runs after a new plan.
     """
     spec = network(GRU, algo=DYNAMIC, layers=1)
     operation = forward(spec, lengths=LENGTHS)

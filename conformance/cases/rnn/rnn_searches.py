@@ -26,7 +26,7 @@ LIMITS = {INFERENCE: ("cudnnGetRNNForwardInferenceAlgorithmMaxCount",), TRAINING
 
 
 class Search:
-    """Runs a search of one call on memory of its own."""
+    """Runs a search of one call on its own memory."""
 
     def __init__(self, cudnn, handle, name, spec, lengths=FULL, null=()) -> None:
         self.cudnn, self.handle, self.name = cudnn, handle, name
@@ -61,8 +61,7 @@ BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 25, 26, 27, 28, 29, 30, 32, 33, 3
 @shows(*BOTH)
 @pytest.mark.parametrize("name", FINDS)
 def test_searches(cudnn, handle, name):
-    """Times ascend, all algorithms succeed, and none comes twice. Fewer results and smaller shares come on demand;
-    results can be set."""
+    """Each algorithm succeeds once, in order of time. Callers may request fewer results or tries, and set a result."""
     search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
     found = search(findIntensity=1.0, requestedAlgoCount=10)
     most = [getattr(cudnn, limit)(handle, search.given["rnnDesc"]) for limit in LIMITS[name]]
@@ -107,8 +106,7 @@ def test_a_search_leaves_what_the_call_computes(cudnn, handle, name, null):
 
 @shows(*(f"{DATA}/c{i}" for i in (18, 31, 46)))
 def test_a_search_without_states(cudnn, handle):
-    """The search measures the backward call, which changes the reserve space each time: its contents are not
-    compared."""
+    """Searches run without states; the measured call changes the reserve space, so contents are not compared."""
     assert Search(cudnn, handle, DATA, plain(layers=1), null=NULLS)(requestedAlgoCount=10)
 
 
@@ -208,7 +206,7 @@ def test_numbers_of_results(cudnn, handle, refuses, name):
 @shows(f"{TRAINING}/c50")
 @pytest.mark.ours
 def test_memory_that_is_too_small(cudnn, handle, refuses):
-    """C does not know how large memory is."""
+    """Buffers that are too small are refused; C cannot see their size."""
     search = Search(cudnn, handle, TRAINING, plain(cell=GRU, layers=1))
     for memory, clause in (("workspace", "c55"), ("reserveSpace", "c56")):
         less = search.given[memory].slice(0, search.given[f"{memory}SizeInBytes"] - 4)

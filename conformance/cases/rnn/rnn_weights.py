@@ -37,7 +37,7 @@ SIZE, PARAMS = "cudnnGetRNNWeightSpaceSize", "cudnnGetRNNWeightParams"
 MATRIX, BIAS = "cudnnGetRNNLinLayerMatrixParams", "cudnnGetRNNLinLayerBiasParams"
 INFERENCE, TRAINING = cudnnForwardMode_t
 GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
-# This network has two layers and two ways, from 5 to 7 to 3.
+# This network has two layers and two directions, with sizes 5, 7 and 3.
 MIXED = {**GOOD, "inputMode": LINEAR, "dataType": FLOAT, "biasMode": DOUBLE_BIAS}
 INPUT, HIDDEN, PROJECTED = 5, 7, 3
 
@@ -96,7 +96,7 @@ def test_weight_space(cudnn, handle, fresh, values):
 
 @shows(f"{PARAMS}/c16")
 def test_the_matrix_or_the_bias_alone(cudnn, handle, fresh):
-    """NULL for both outputs of one leaves it out, and the other is answered as usual (docs/errata.md, null-outputs)."""
+    """NULL for both outputs of the matrix, or of the bias, omits it (docs/errata.md, null-outputs)."""
     describe(cudnn, fresh, MIXED)
     size = cudnn.cudnnGetRNNWeightSpaceSize(handle, fresh)
     space = handle.to_device(np.zeros(size, np.uint8))
@@ -132,7 +132,7 @@ def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
         refuses(BAD_PARAM, f"{PARAMS}/c20", call, memory=space.slice(offset, size))
     for nbytes in (size - 1, 0):
         refuses(INVALID_VALUE, f"{PARAMS}/c21", call, 3, nbytes, weight_id=7)
-    if subject.is_python:  # The size of memory is known.
+    if subject.is_python:  # Python knows the size of memory.
         refuses(INVALID_VALUE, f"{PARAMS}/c21", call, 3, size, space.slice(0, size - 1), weight_id=7)
     assert dims(cudnn, matrix) is None and dims(cudnn, bias) is None
     call(3, size - 1, weight_id=6)
@@ -304,7 +304,7 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
 @shows(f"{WORK}/c02", f"{RESERVE}/c02")
 @pytest.mark.parametrize("name", [WORK, RESERVE])
 def test_temporary_memory_has_room_for_the_first_batch(cudnn, handle, fresh, name):
-    """Smaller later batches need as much as full ones. More steps, and more sequences, need more."""
+    """Shrinking batches need as much as full ones; more steps, or more sequences, need more."""
     size_of = getattr(cudnn, name)
     describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
     cudnn.cudnnSetRNNPaddingMode(fresh, PADDED)
