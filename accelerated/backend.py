@@ -219,7 +219,7 @@ class AcceleratedBackend:
             return workspace_bytes(operation, self.planned_on)
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> list[Operation]:
-        """Return operations ordered by expected speed, above level RUN by that of their canonical operations."""
+        """Return operations ordered by expected speed, above level RUN by their canonical operations' speed."""
         if self.reproducible == RUN:
             return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
         return sorted(operations, key=lambda o: estimated_seconds(canonical_operation(o), self.planned_on))

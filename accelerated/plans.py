@@ -137,7 +137,7 @@ class BackgroundLaunch(Launch):
         return True
 
     def _have(self, ask: Callable[[], Any]) -> None:
-        """Keep the kernel that ``ask`` returns. Where it is unavailable, note that the fallback serves for good."""
+        """Keep the kernel that ``ask`` returns. Where it is unavailable, note that the fallback serves permanently."""
         try:
             self.function = ask()
         except DeviceUnavailable as error:

@@ -51,7 +51,7 @@ class Problem:
 
     @cached_property
     def canonical(self) -> Self:
-        """Return the problem by whose size sums are divided: itself at level RUN, else that of the canonical call."""
+        """Return the problem by whose size sums are divided: itself at level RUN, else the canonical call's."""
         if level_of(self.device) == RUN:
             return self
         operation = canonical_operation(self.operation)
@@ -175,7 +175,7 @@ class SolverFamily(Generic[P]):
     def order(self, problem: P) -> Order | None:
         """Return the order of sums that the level of the device asks for, which is None at level RUN.
 
-        It is that of the first solver that applies to the canonical problem and declares one. Raises Unsupported where
+        The first solver that applies to the canonical problem and declares an order gives it. Raises Unsupported where
         no solver declares one.
         """
         if level_of(problem.device) == RUN:

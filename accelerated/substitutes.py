@@ -15,7 +15,7 @@ from .runtime.errors import DeviceError, DeviceUnavailable
 
 
 class MeanwhilePlan(Plan):
-    """Run the plan of a solver whose modules are compiled, until those of the preferred solver are.
+    """Run the plan of a solver whose modules are compiled, until the preferred solver's modules are, too.
 
     other: the temporary plan. prefer: a function that makes the preferred plan. tasks: the compilations it needs.
     """
@@ -53,7 +53,7 @@ class MeanwhilePlan(Plan):
         self.settled = True
 
     def wait_for_kernel(self) -> None:
-        """Wait until the preferred plan serves, or the other one for good."""
+        """Wait until the preferred plan serves, or the other one permanently."""
         for task in self.tasks:
             task.join()
         self._settle()

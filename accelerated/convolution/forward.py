@@ -101,7 +101,7 @@ class ConvolutionProblem(Problem):
         offsets: tuple[int, int, int] = (0, 0, 0),
         **options: Any,
     ) -> Product:  # fmt: skip
-        """Return a product whose results are those of the convolution.
+        """Return a product that computes the convolution.
 
         ``x``, ``w``, ``y``: operands that contain them, ``offsets`` bytes into each. ``options``: fields of Product.
         """

@@ -43,7 +43,7 @@ def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launc
 
 def sums_division(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Division | None:
     """Return the division of a chain's last result for the kernel that sums its results, or None where it does not
-    serve. The result must be dense, and its channels, or the pixels of one, must be vectors.
+    serve. The result must be dense, and its channels, or the pixels of one, must fill vectors.
     """
     layout, y = Layout.of(problem, chain), problem.spec(chain[-1].y)
     width, rank = width_of(layout, WIDTH), y.rank

@@ -51,7 +51,7 @@ LONGEST_EPILOGUE = 3  # nodes after a convolution that one operation computes: a
 
 @dataclass(frozen=True)
 class Documented:
-    """Name the nodes of one documented operation, and its workspace."""
+    """Hold the nodes of one documented operation, and the operation with its workspace."""
 
     nodes: tuple[Node, ...]
     single: Single

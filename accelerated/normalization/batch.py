@@ -192,7 +192,7 @@ class BatchProblem(Problem):
             blocks = CLUSTER if has_clusters(self.device) else 1
             while lanes > FEWEST_LANES and -(-statistics // lanes) * blocks < self.device.multiprocessors:
                 lanes //= 2
-        # A block has full warps, so that its kept elements fill a multiple of 16 bytes in front of other numbers.
+        # A block has full warps, so that its kept elements fill a multiple of 16 bytes before other numbers.
         rows = min(threads // lanes, max(power_of_two(positions), WARP // lanes))
         return Division(lanes, rows, statistics, positions)
 

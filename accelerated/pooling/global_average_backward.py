@@ -48,7 +48,7 @@ def _channels(problem: PoolingProblem) -> Work | None:
     vectors = min(THREADS, power_of_two(planes.planes))
     groups, slices = -(-planes.planes // vectors), THREADS // vectors
     planes.team_bits = vectors.bit_length() - 1
-    # A block takes as many positions as its threads may write, unless that leaves too few blocks.
+    # A block takes the most positions that its threads may write, unless that leaves too few blocks.
     most = planes.rows * groups // (BLOCKS_PER_SM * problem.device.multiprocessors)
     planes.columns = max(slices, min(slices * STORES, most))
     return Work("channels", planes, groups * -(-planes.rows // planes.columns), THREADS, width)

@@ -41,7 +41,7 @@ class Axis:
 
     @property
     def is_global(self) -> bool:
-        """Return whether the only window covers the full input, without padding in front of it."""
+        """Return whether the only window covers the full input, without padding before it."""
         return self.output == 1 and self.padding == 0 and self.window >= self.input
 
     @property

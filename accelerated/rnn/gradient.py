@@ -53,8 +53,7 @@ class GradientSolver(Solver[RNNProblem]):
 
 def _products(problem: RNNProblem, layer: int, step: int) -> tuple[list[Launch], int]:
     """Return the launches that multiply the gate gradients of a step by the recurrent matrices, and the number of
-    split-K
-    parts.
+    split-K parts.
     """
     n, batch, size = problem.network, problem.batch, inputs.element_bytes(problem)
     last, row = problem.steps - 1, problem.kept_gates * n.hidden

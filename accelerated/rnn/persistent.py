@@ -32,7 +32,7 @@ FLOAT_BYTES = 4
 REGISTERS = 255  # per thread
 OTHER_REGISTERS = {1: 72, 2: 88, 4: 96}  # per thread, not for operands or sums, by the tiles of 8 sequences
 PIECE_REGISTERS = 6  # registers per piece, with its address
-# The pairs of K that a warp may keep in registers, by the block's tiles of 16 rows.
+# A warp may keep one of these numbers of pairs of K in registers, by the block's tiles of 16 rows.
 REGISTER_PAIRS = {1: (1, 2, 3, 6, 12), 2: (1, 2, 3, 6), 3: (1, 2, 4), 4: (1, 2, 3), 6: (1, 2), 8: (1, 2)}
 N_TILES = (1, 2, 4)  # tiles of 8 sequences per block
 PARTS = (1, 2, 4, 8)  # parts of K, blocks per cluster
@@ -52,7 +52,7 @@ PRODUCT_CLOCKS = 2 * 6  # per product of a warp; four schedulers have two warps 
 PRODUCTS_PER_SECOND = 400e12  # operations of the input products, two per multiply-add
 BYTES_PER_SECOND = 2e12  # bytes of the input products
 MIN_GAIN = 1.15  # minimum speedup by parts of K
-# The clocks from a block's barrier until the output of other blocks arrives, where blocks read DELAYED_BYTES in a step.
+# The values are clocks from a block's barrier until others' output arrives, if blocks read DELAYED_BYTES in a step.
 # The first key says whether K includes the gates of a unit; the second is the cell.
 READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
 DELAYED_BYTES = 400e3  # per step
@@ -65,7 +65,7 @@ class Division:
     ``m_tiles``: tiles of 16 rows per block. ``n_tiles``: tiles of 8 sequences per block. ``units``: hidden units per
     block. ``slices``, ``groups``: number of slices of units and of groups of sequences. ``depth``: bytes of K per
     block. ``vectors``: sequences per block that exist, at most. ``max_register_pairs``: a limit of register
-    pairs below that of the device. ``parts``: blocks of a cluster, which have the same rows and a part of K each.
+    pairs below the device's. ``parts``: blocks of a cluster, which have the same rows and a part of K each.
     ``layers``: per launch. ``directions``: per layer. ``skew``: waves between two layers, which matter only where a
     block has several layers.
     """

@@ -16,7 +16,7 @@ from .problem import VECTOR_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver,
 
 MAX_THREADS = 512  # threads per block
 RANK = 4  # dimensions along rows, and across them, upper bound
-# By elements per vector, these are the vectors per thread that the kernel is compiled for, in order of preference.
+# The keys are elements per vector. The values are the vectors per thread that are compiled, in order of preference.
 EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 MIN_ROW = 1024  # elements per row; other solvers are preferred for shorter rows
 FEW_VALUES = 32  # values per thread up to which two blocks of 512 threads fit the registers of an SM

@@ -218,7 +218,7 @@ class SamplerSolver(Solver[TransformerProblem]):
             ("bins", bins),
             ("pixels", c_uint(pixels)),
             *fields_of(c_int, slices=slices, interleaved=interleaved),
-            # Blocks of the gradient of x run longer, so each period begins with one where they are fewer.
+            # Blocks of the gradient of x run longer: fewer of them begin first, and fewer of the grid are spread.
             ("period", FastDivmod.of(count // max(1, fewer) if of_grid == fewer else 1)),
             ("fewer", c_uint(fewer)),
             ("grid_has_fewer", c_int(of_grid == fewer)),

@@ -155,7 +155,7 @@ def _checked(steps: list[dict[int, int]], coordinates: list[Coordinate], axes: l
 
 
 def copy(x: TensorSpec, y: TensorSpec) -> Walk:
-    """Return the walk from every element of ``x`` to that of ``y``. Vectorised channels are split so that both layouts
+    """Return the walk from each element of ``x`` to its place in y. Vectorised channels are split so that both layouts
     fit."""
     units = sorted({1, x.vector_length, y.vector_length})
     tops = [*units[1:], x.dims[1]]
@@ -193,7 +193,7 @@ def block_diagonal(w: TensorSpec, target: TensorSpec, groups: int, together: int
     """
     filters, channels, taps = w.dims[0] // groups, w.dims[1], w.dims[2:]
     before, rows = target.dims[0] - w.dims[0], together * filters
-    same = w.rank  # coordinate of a channel's group, relative to that of the filter
+    same = w.rank  # coordinate of a channel's group, relative to the filter's group
     axes = [
         Axis(target.dims[0] // rows, {0: rows}, {0: rows}),
         Axis(together, {0: filters, same: -1}, {0: filters}),

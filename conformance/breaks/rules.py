@@ -66,7 +66,7 @@ NUMBERS = re.compile(
 )
 # These descriptors hold settings. A sentence compares them with the values that it demands of others.
 SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "poolingDesc", "mode")
-DIRECTION = re.compile(r"\b(?:CUDNN_)?(UNIDIRECTIONAL|BIDIRECTIONAL)\b", re.I)  # networks of which a sentence speaks
+DIRECTION = re.compile(r"\b(?:CUDNN_)?(UNIDIRECTIONAL|BIDIRECTIONAL)\b", re.I)  # networks that a sentence is about
 DIMENSIONS = re.compile(r"\b[Dd]im(ension)? \d|\bdimension\b")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
 SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others

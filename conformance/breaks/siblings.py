@@ -16,7 +16,7 @@ from ..scope import clauses as documented
 
 CONFIGURATION = "_CONFIG"  # end of the names of combinations of data types; parameters of cases leave it out
 NUMBER = re.compile(r"c\d{2,3}")
-# Such a sentence is a row of a table of data types; its first type is that of the input.
+# Such a sentence is a row of a table of data types; its first type is the input's.
 ROW = re.compile(r"\bcombination:|_CONFIG:")
 TYPE = "cudnnDataType_t"
 Kinds = dict[str, frozenset[str]]

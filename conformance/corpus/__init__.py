@@ -11,7 +11,7 @@ workspace   "given" where the operations state their workspace, instead of getti
 turns       the operations run once with each of these ``offsets``: operand -> bytes by which it begins later
 multiprocessors   number of SMs of the device that the operations are planned for
 
-The other fields are those of ``dualdnn fuzz --again``; a line without a family has independent operands.
+The other fields are as in ``dualdnn fuzz --again``; a line without a family has independent operands.
 """
 
 from __future__ import annotations

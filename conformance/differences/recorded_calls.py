@@ -137,7 +137,7 @@ def index_bytes(finding: Finding) -> int:
 
 
 def four_bytes_each(finding: Finding) -> bool:
-    """Return whether the recorded size of indices is that of 32-bit integers."""
+    """Return whether the recorded size of indices fits 32-bit integers exactly."""
     return bool(finding.record.result * index_bytes(finding) == finding.result * 4)
 
 

@@ -188,7 +188,7 @@ class Copy:
         return status, printed.read_text(encoding="utf-8", errors="replace")
 
     def stop(self) -> None:
-        """End the running process for good. It has its own session, so no interrupt reaches it."""
+        """End the running process and the run. It has its own session, so no interrupt reaches it."""
         self.until = 0.0
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)

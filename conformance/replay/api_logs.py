@@ -185,7 +185,7 @@ def read_log(lines: Iterable[str]) -> Log:
             else:
                 calls.append(current)
             continue
-        call = open_calls.get(origin) or open_calls.get(last)  # A number in front of a line may only count the lines.
+        call = open_calls.get(origin) or open_calls.get(last)  # A number before a line may only count the lines.
         if call is not None and BEHIND.match(text):
             call.complete = True
         elif call is None or call.complete or depth == 0 or not call.takes(text.strip(), depth):

@@ -55,7 +55,7 @@ class Im2ColProblem(Problem):
         self.output, self.taps = spec.output_dims(source.dims, window)[2:], window[2:]
         self.channels, self.per_channel = source.dims[1], prod(self.taps)
         self.vector = VECTOR_BYTES // self.element_bytes
-        self.unit = self.vector // gcd(self.vector, self.per_channel)  # channels whose K are full vectors
+        self.unit = self.vector // gcd(self.vector, self.per_channel)  # fewest channels whose K fill vectors
 
     def patch(self, tile: Tile) -> list[int]:
         """Return the extents of the input under a tile: rows, columns."""

@@ -39,7 +39,7 @@ BLOCK_FILTERS = 32  # per block
 BLOCK_TILES = 32  # per block
 TILE = 6
 FUSED_RATE = 0.5  # share of a plain product's rate
-FUSED_REDUCTION = 2.25  # ratio of the products of a direct sum to those of F(2 x 2, 3 x 3)
+FUSED_REDUCTION = 2.25  # multiply-adds of a direct sum for each one of F(2 x 2, 3 x 3)
 
 
 class Tiling(NamedTuple):

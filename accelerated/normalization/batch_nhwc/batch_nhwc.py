@@ -29,7 +29,7 @@ GRADIENT_BLOCKS = 4  # blocks per SM for gradients of large tensors
 MANY_ELEMENTS = 1 << 25  # elements per tensor from which GRADIENT_BLOCKS is used
 INFERENCE_BLOCKS = 4  # blocks per SM for inference
 MAX_PARTS = 16  # partial results per group without clusters
-COLUMNS = 32  # columns; the kernels' arrays have a multiple of this
+COLUMNS = 32  # The kernels' arrays have a multiple of this many columns.
 EXCHANGE_BYTES = 44 << 10  # bytes of shared memory for the exchange of partial results
 MIN_ROW = 8  # vectors per row that repeats its groups
 
