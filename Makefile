@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet
 JOBS ?= $(shell nproc)
 EVERY ?= 1
-SUBJECTS ?= reference accelerated vendor recorded
+SUBJECTS ?= # both backends, the recorded calls, and NVIDIA's library where it is installed
 # NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
 

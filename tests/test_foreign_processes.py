@@ -155,6 +155,17 @@ def test_a_library_that_cannot_be_asked_is_one_sentence(library, tmp_path, capfd
     assert not (tmp_path / "out").exists()
 
 
+SKIPPED = "every_operation/test_infinite_operands[PoolingForward-average]"  # Without a handle this case is skipped.
+
+
+@pytest.mark.parametrize("subjects, wanted", [([], 2), (["--subject", "reference"], 0)])
+def test_a_run_that_judges_nothing_of_a_library_ends_with_2(library, tmp_path, capfd, subjects, wanted):
+    """A part of the suite that judges another subject is no such run."""
+    status, cases = run(tmp_path, library(), "--jobs", "1", *subjects, cases=[SKIPPED])
+    assert status == wanted and len(cases) == len(subjects) // 2
+    assert ("library-8003: nothing was judged, every case was skipped" in capfd.readouterr().out) == (wanted == 2)
+
+
 @pytest.mark.parametrize("deed, said", [
     ("exit", "ended the process with exit status 0"),
     pytest.param(

@@ -39,6 +39,7 @@ from dualdnn.conformance.report import (
 from dualdnn.conformance.report.compliance_json import from_document, to_document
 from dualdnn.conformance.report.model import CASE_TOTALS
 from dualdnn.conformance.suite.results import KNOWN_TEXT, shortened
+from dualdnn.conformance.suite.summary import unjudged
 from synthetic_report import BENCHMARKS, DIFFERENCES, ENVIRONMENT, HOSTILE, SUBJECTS, synthetic_report
 
 CPU = Subject("host", ("cpu", "both"))
@@ -742,3 +743,14 @@ def test_the_page_names_both_documents():
     whole, part = (Report.build([], [CPU], table, given, {}) for given in (clauses, first))
     assert documents(whole) == "cuDNN API Reference 8.0.3 and MIOpen porting guide"
     assert documents(part) == "cuDNN API Reference 8.0.3"
+
+
+@pytest.mark.parametrize(
+    "partial, others, lacks", [(False, "passed", True), (True, "passed", False), (True, "skipped", True)]
+)
+def test_a_library_that_nothing_judged_is_told(partial, others, lacks):
+    """A part of the suite may have no case for a library where it judges another subject."""
+    library = Subject("library-8003", ("cpu",), asked="library:libcudnn.so")
+    report = build([case("skipped", subject=library.name), case(others)], (CPU, library))
+    assert bool(unjudged(report, partial)) == lacks
+    assert not unjudged(build([case("skipped"), case("failed", subject=library.name)], (CPU, library)), partial)

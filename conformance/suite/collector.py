@@ -28,7 +28,7 @@ from .journal import Journal, JournalError, entries, resumed
 from .proofs import differing, told, with_evidence, write_proofs
 from .results import case_result, crashed, expected_of, is_declared, set_status
 from .selection import in_shard, proven_elsewhere, shard_of
-from .summary import last_line, summary
+from .summary import last_line, summary, unjudged
 from .workers import ENDED, Ended
 
 
@@ -160,6 +160,15 @@ class Collector:
             self.missing = lacking(report.cases, report.subjects, tier, launched).lines()
             if self.missing and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if not stopped and not self.config.getoption("--shard"):  # Merging shards decides this for the whole.
+            self._demand_verdicts(report, session)
+
+    def _demand_verdicts(self, report: Report, session: pytest.Session) -> None:
+        """End with status 2 where a foreign library was asked for, and no case judged it."""
+        lines = unjudged(report, partial=report.environment["state"] == PARTIAL)
+        self.notes += lines
+        if lines and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def _write(self, report: Report, directory: Path, session: pytest.Session) -> None:
         """Write the report to its folder, or to a temporary one if that folder cannot be written."""

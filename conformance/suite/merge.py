@@ -16,6 +16,7 @@ from ..tiers import FULL, SMOKE, read_tier
 from .completeness import lacking
 from .proofs import with_evidence
 from .selection import shard_of
+from .summary import unjudged
 
 SAME = ("commit", "tier", "selection", "solvers", "inputs")  # facts that shards of one run share
 
@@ -30,7 +31,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Merge, and print what fails. Return 1 if something fails, or a clause or a kernel lacks a case."""
+    """Merge, and print what fails. Return 1 if something fails, or a clause or a kernel lacks a case, 2 if no
+    case judged a foreign library."""
     reports = [read_json(folder / "compliance.json") for folder in chosen.folders]
     check_set([str(folder) for folder in chosen.folders], [report.environment for report in reports])
     tables = [json.loads(path.read_bytes()) for folder in chosen.folders if (path := folder / KERNELS_FILE).exists()]
@@ -56,8 +58,9 @@ def run(chosen: argparse.Namespace) -> int:
         print(*bad_lines, sep="\n", end="\n" if bad_lines else "")
     else:
         bad_lines = []
-    print(f"report: {paths['report.html']}")
-    return 1 if bad or bad_lines else 0
+    lines = unjudged(merged, partial=bool(facts.get("selection")))
+    print(*lines, f"report: {paths['report.html']}", sep="\n")
+    return 1 if bad or bad_lines else 2 if lines else 0
 
 
 def whole(environment: Mapping[str, Any]) -> dict[str, Any]:
