@@ -17,7 +17,7 @@ from dualdnn.api.operations.backend import BATCH, RUN
 CANONICAL_IMAGES = 32  # images for which the solver is chosen that gives the order of all batches
 CANONICAL_MULTIPROCESSORS = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_120": 170}
 EMULATED_MULTIPROCESSORS = 132  # SMs that planners see on other devices
-# Tensors whose first dimension is the batch, of operations whose sums stay within an image.
+# The sums of these operations stay within an image; the first dimension of these tensors is the batch.
 IN_IMAGES = {
     "ConvolutionForward": ("x", "y"),
     "ConvolutionBiasActivationForward": ("x", "z", "y"),
@@ -33,7 +33,7 @@ IN_IMAGES = {
     "BatchNormalizationForwardInference": ("x", "y"),
     "NormalizationForwardInference": ("x", "z", "y"),
 }
-# Operations that mix the images of a batch by their definition, which level BATCH therefore refuses.
+# These operations mix the images of a batch by definition, so level BATCH refuses them.
 OVER_IMAGES = (
     "BatchNormalizationForwardTraining",
     "BatchNormalizationForwardTrainingEx",

@@ -61,7 +61,7 @@ from .bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 
-# called with a compiled module, the number of compiled modules, and the total
+# Its arguments are a compiled module, the number of compiled modules, and the total.
 Progress = Callable[[Any, int, int], None]
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 TRANSFORMERS = (

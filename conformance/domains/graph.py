@@ -42,7 +42,7 @@ ROWS: dict[type[Node], Any] = {
     ConvolutionBackwardDataNode: gradients.DATA_ROWS,
     ConvolutionBackwardFilterNode: gradients.FILTER_ROWS,
 }
-# The engines of documented algorithms: (global index, algorithm, rows of its tables)
+# Each entry is an engine of a documented algorithm: (global index, algorithm, rows of its tables).
 BY_TABLES = [
     (index, known, rows)
     for index, known in enumerate(ALGORITHMS)

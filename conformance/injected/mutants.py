@@ -34,7 +34,7 @@ MESSAGES = {
     "refuse_named": 1,
     "CudnnError": 2,
 }  # function -> number of its first argument that people read
-# cases for sources that belong to no family
+# These cases judge sources outside of all families.
 SHARED = ("every_call", "every_operation", "library", "tensor_descriptors")
 WORDS: dict[type[ast.AST], tuple[str, str]] = {  # operator -> its text, and the replacement
     ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="),

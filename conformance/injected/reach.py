@@ -21,7 +21,7 @@ from . import Bug
 
 SHARED_BY_ALL = ("primitives", "runtime")  # folders whose Python all families plan with
 BOUNDS = r"__launch_bounds__\((?:[^()]|\([^()]*\))*\)"
-# beginning of a function
+# This matches the beginning of a function.
 FUNCTION = re.compile(rf"__(?:device|global)__ (?:[^;{{}}()=]|{BOUNDS})*?\b(?!__launch)(\w+)\(")
 
 

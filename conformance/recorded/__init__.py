@@ -1,4 +1,4 @@
-"""Calls of a library recorded with their inputs and outputs, so that a machine without that library can judge it.
+"""Record calls of a library with their inputs and outputs, so that a machine without that library can judge it.
 
 The format (version 1)
 ----------------------
@@ -29,8 +29,8 @@ Values: null is NULL; numbers; lists; a string is the name of an enumerator (a n
 ``{"required": d, "was": n}``                           a size: n, which was d more than the library said it needed;
 ``{"unrecorded": text}``                                something that was not kept; such a call cannot be repeated.
 
-A record with ``probe`` in place of ``arguments`` is one experiment of several calls or of parameters that were not kept
-by their documented names: ``probe`` is free JSON, ``arrays`` is name -> [NumPy type, shape, block].
+A record with ``probe`` in place of ``arguments`` is one experiment with several calls, or with parameters that were not
+kept by their documented names: ``probe`` is free JSON, ``arrays`` is name -> [NumPy type, shape, block].
 
 ``dualdnn conformance --subject library:PATH --record FILE`` writes such a file, ``--subject recorded:FILE`` judges it.
 """

@@ -283,7 +283,7 @@ class DataGradient(Solver[DataGradientProblem]):
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         device = problem.device
-        # In one launch the classes start only once.
+        # A single launch starts once, not once for each class.
         saved = LAUNCH_SECONDS + Rates.LAUNCH if problem.together else 0.0
         made = (
             LAUNCH_SECONDS

@@ -366,7 +366,7 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
         and value.k == channels * prod(taps)
         and value.first_m == 0
         and (groups == 1 or channels * element_bytes % (COPY_ALIGNMENT if product.notes else ROW_BYTES) == 0)
-        and min(value.step) > 0  # A matrix has steps of 0.
+        and min(value.step) > 0  # The steps of a matrix are 0.
     )
     if not plain:
         return None
