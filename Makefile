@@ -9,9 +9,7 @@ SUBJECTS ?= # both backends, the recorded calls, and NVIDIA's library where it i
 # NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
-# Families whose kernels are not formatted yet
-UNFORMATTED :=
-KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
+KERNELS = $(shell find accelerated tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
 .PHONY: help docs conformance abi-conformance clients clients-gpu prove prove-clauses prove-clauses-accelerated races races-all fuzz test test-long lint stubs kernel-wheels bench clean
 

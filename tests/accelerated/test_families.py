@@ -16,8 +16,6 @@ ROOT = Path(__file__).parent.parent.parent
 LAYER = ROOT / "accelerated"
 MAX_FOLDERS, MAX_FILES, HEADER_LINES = 18, 30, 15
 
-# The checks of headers and entry points skip these folders, which are still being rewritten.
-UNFINISHED: set[str] = set()
 # Families may import these modules. Each of these may import only the named ones.
 SHARED = {
     "runtime": set(),
@@ -53,9 +51,8 @@ def families() -> list[str]:
     return [folder for folder in folders() if folder not in SHARED]
 
 
-def kernels(*, finished: bool = False) -> list[Path]:
-    found = sorted(LAYER.rglob("*.cu"))
-    return [path for path in found if not (finished and folder_of(path) in UNFINISHED)]
+def kernels() -> list[Path]:
+    return sorted(LAYER.rglob("*.cu"))
 
 
 def folder_of(path: Path) -> str:
@@ -117,7 +114,6 @@ def test_no_import_runs_back():
 
 
 def test_a_list_of_exceptions_is_used():
-    assert set(folders()) >= UNFINISHED
     for family, other in BORROWED:
         assert other in graph()[family], f"{family} does not use {other}"
 
@@ -129,8 +125,7 @@ def test_a_kernel_is_launched_from_its_folder_by_its_twin():
         users = {user for user, text in texts.items() if f'"{name}"' in text}
         twin = path.with_suffix(".py")
         assert {user.parent for user in users} <= {path.parent}, f"{name} is launched by {users}"
-        if folder_of(path) not in UNFINISHED:
-            assert twin in users if twin.exists() else users == {path.with_name("plan.py")}, f"{name}: {users}"
+        assert twin in users if twin.exists() else users == {path.with_name("plan.py")}, f"{name}: {users}"
 
 
 def test_kernels_begin_by_waiting_for_earlier_ones():
@@ -142,7 +137,7 @@ def test_kernels_begin_by_waiting_for_earlier_ones():
 
 
 def test_a_kernel_file_opens_with_its_roofline_bound():
-    for path in kernels(finished=True):
+    for path in kernels():
         opening = path.read_text().split("#include")[0].strip().splitlines()
         assert len(opening) <= HEADER_LINES and all(line.startswith("//") for line in opening if line), name_of(path)
         text = " ".join(opening).lower()
@@ -155,11 +150,10 @@ def test_entry_points_are_unique_and_name_their_folder():
     found = collections.Counter()
     for path in kernels():
         names = set(declared_entry_points(path))
-        if folder_of(path) not in UNFINISHED:
-            assert names, path
-            wrong = [name for name in names if not name.startswith(f"{folder_of(path)}_")]
-            assert not wrong, f"{path.name}: {wrong}"
-            found.update(names)
+        assert names, path
+        wrong = [name for name in names if not name.startswith(f"{folder_of(path)}_")]
+        assert not wrong, f"{path.name}: {wrong}"
+        found.update(names)
     assert not [name for name, count in found.items() if count > 1]
 
 
