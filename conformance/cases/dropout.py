@@ -322,7 +322,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
     refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.memory["out"],))
     training(reserveSpace=None, reserveSpaceSizeInBytes=0)  # Inference drops nothing.
     still_none = Layer(cudnn, handle, 0)
-    for pair in ((none, still_none), (still_none, none)):  # Either of the two descriptors may be missing.
+    for pair in ((none, still_none), (still_none, none)):  # Either of the two descriptors may be NULL.
         cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.0, none.states, none.size, SEED)
         values[6:8] = (one.descriptor for one in pair)
         call(training.arguments["attnDesc"], *values)
@@ -331,7 +331,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
         refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.memory["out"],))
 
 
-# --- the random numbers of ours, element by element as docs/dropout.md says ---
+# --- our random numbers, element by element as docs/dropout.md says ---
 
 
 @shows("cudnnDropoutForward/c01 c02")

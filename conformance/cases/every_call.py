@@ -73,7 +73,7 @@ def logged(parameter: Parameter, value: Any) -> str:
 
 
 def refused_first(function: Function, handle: Any, memory: Any) -> list[Any]:
-    """Return arguments of which the first is NULL; the others are right in themselves."""
+    """Return arguments with NULL as the first; each of the others is valid alone."""
     return [None, *(right(parameter, handle, memory) for parameter in function.arguments[1:])]
 
 

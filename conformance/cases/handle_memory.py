@@ -127,7 +127,7 @@ def test_the_end_of_memory(handle, memory):
 
 
 def described_to_others(memory):
-    """Return what memory tells other libraries, or the types of the errors that say why it tells nothing."""
+    """Return the descriptions of memory for other libraries, or the types of the errors that replace them."""
     found = []
     for ask in (
         memory.__dlpack_device__,
@@ -226,7 +226,7 @@ def test_device_memory_of_the_program(subject, cudnn, handle, refuses, memory):
     for held in strangers:
         refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, handle, six, held, 3.0)
     too_little = [Interface(at, (5,)), Interface(at, (11,), "<f2"), Interface(at, (0,)), Interface(0, (0,))]
-    if subject.name.endswith("emulated"):  # This device knows what lies at an address.
+    if subject.name.endswith("emulated"):  # This device knows the memory at an address.
         too_little.append(at + 172)
         for held in (Interface(at + 172), Interface(at + 4, (48,)), at + 2**20):
             refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, handle, one, held, 3.0)

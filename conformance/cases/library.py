@@ -468,7 +468,7 @@ def test_times_of_messages(cudnn, logged):
 @shows("cudnnSetCallback/c16 c17")
 @pytest.mark.ours
 def test_messages_name_handle_and_stream(cudnn, handle, logged):
-    """A message of a call with a handle names it and its stream, if one is set; other messages name none."""
+    """A message of a call with a handle names it and its stream, if one is set; other messages name neither."""
     messages, stream = logged(CUDNN_SEV_INFO_EN), handle.new_stream()
     for wanted in (None, stream):
         cudnn.cudnnSetStream(handle, wanted)

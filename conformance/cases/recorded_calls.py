@@ -1,6 +1,6 @@
 """Repeats recorded calls of NVIDIA's library: our backends must answer and compute as it did.
 
-The reference judges the library's own answers and outputs. Declared differences (differences/) are cases of their own.
+The reference judges the library's own answers and outputs. Declared differences (differences/) are separate cases.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
 
 @pytest.mark.parametrize("op", [ADD, AVG, NORM1, NORM2], ids=by_name)
 def test_numbers_whose_squares_are_no_normal_numbers(trial, op):
-    """Norms are right although float rounds these squares to few bits, or to zero."""
+    """Numbers are right although float rounds their squares to few bits, or to zero."""
     reduced_rows(trial, [[4e-23, -4e-23, 3e-23], [1e-21, 2e-21, 3e-21], [1e-20, 0, 1e-30]], op, PROPAGATE)
 
 

@@ -1,5 +1,4 @@
-"""Holds cases for arguments that are wrong in themselves, of every function and parameter, with the clause that each
-violates.
+"""Holds cases of invalid arguments for every function and parameter, with the clause that each violates.
 
 wrong_arguments.json: function -> parameter -> the clause (of another section with its name), its status if not
 BAD_PARAM, and "fresh" where descriptors need not be initialised. Wrong combinations of arguments are cases of the
@@ -62,7 +61,7 @@ def described(parameter: Parameter, initialised: bool = True) -> Any:
 
 
 def right(parameter: Parameter, handle: Any, memory: Any) -> Any:
-    """Return an argument that is right in itself."""
+    """Return an argument that is valid alone."""
     base = parameter.base_type
     if base in HANDLES:
         return handle
@@ -79,7 +78,7 @@ def right(parameter: Parameter, handle: Any, memory: Any) -> Any:
 
 
 def wrong(parameter: Parameter, may_be_fresh: bool) -> list[Any]:
-    """Return arguments that are wrong in themselves."""
+    """Return arguments that are invalid alone."""
     base, array = parameter.base_type, parameter.is_pointer
     found: list[Any] = []
     if base in HANDLES:

@@ -1,4 +1,4 @@
-"""Holds cases of the buffers of multi-head attention: their sizes, and the place of each weight."""
+"""Holds cases of the buffers of multi-head attention: their sizes and the offset of each weight."""
 
 from __future__ import annotations
 

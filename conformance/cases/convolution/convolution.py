@@ -277,7 +277,7 @@ def test_workspace(subject, caller, run, refuses, algo):
 @pytest.mark.parametrize("start", [1, 8])
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
 def test_workspaces_begin_anywhere(subject, caller, algo, start):
-    """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
+    """The reported size is enough at any address, no byte outside it is written, and the result has the same bits."""
     for configuration, formats, math_type in (("FLOAT", NCHW, FMA), ("PSEUDO_HALF", NCHW, DEFAULT)):
         operation = sized(caller, convolution((1, 24, 5, 5), (20, 24, 3, 3), configuration=configuration, algo=algo,
                                               formats=formats, math_type=math_type))  # fmt: skip

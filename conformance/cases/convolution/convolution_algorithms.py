@@ -29,7 +29,7 @@ LAYER: dict[str, Any] = {"x": (2, 4, 6, 7), "w": (4, 4, 3, 3)}
 
 
 class Searches:
-    """Offers the three ways to ask for algorithms, called alike."""
+    """Offers the three searches for algorithms through one interface."""
 
     def __init__(self, caller: Any) -> None:
         self.caller = caller
@@ -201,7 +201,7 @@ class Measured:
 
     @staticmethod
     def bytes_of(algorithm: int) -> int:
-        """Return the bytes of workspace; the first algorithm needs none."""
+        """Return the bytes of workspace; the first algorithm needs no workspace."""
         return 20 * int(algorithm)
 
     def check(self, results: Any, ranked: bool) -> None:

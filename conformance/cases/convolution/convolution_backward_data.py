@@ -216,7 +216,7 @@ def test_workspace(subject, caller, run, refuses, algo):
 @pytest.mark.parametrize("start", [1, 8])
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo != ALGO_0], ids=by_name)
 def test_workspaces_begin_anywhere(subject, caller, algo, start):
-    """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
+    """The reported size is enough at any address, no byte outside it is written, and the result has the same bits."""
     for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
         operation = sized(
             caller, gradient((1, 20, 5, 5), (24, 20, 3, 3), configuration=configuration, algo=algo, math_type=math_type)

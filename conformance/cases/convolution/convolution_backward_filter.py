@@ -266,7 +266,7 @@ def test_workspace(subject, caller, run, refuses, algo):
 @pytest.mark.parametrize("start", [1, 8])
 @pytest.mark.parametrize("algo", [algo for algo in SERVED if algo != ALGO_0], ids=by_name)
 def test_workspaces_begin_anywhere(subject, caller, algo, start):
-    """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
+    """The reported size is enough at any address, no byte outside it is written, and the result has the same bits."""
     shape: Any = (
         {"x": (8, 20, 1, 7), "dw": (24, 20, 1, 3), "padding": (0, 1)}
         if algo == FFT_TILING

@@ -1,5 +1,4 @@
-"""Holds convolutions, gradients and matrices whose padding, stride and dilation are nearly as large as 32 bits can
-count."""
+"""Holds cases of convolutions, gradients and matrices with padding, stride and dilation near the limit of 32 bits."""
 
 from __future__ import annotations
 

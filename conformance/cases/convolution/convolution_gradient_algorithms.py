@@ -89,7 +89,7 @@ calls = pytest.mark.parametrize("call", range(3), ids=["Get", "Find", "FindEx"])
 
 
 class Searches:
-    """Offers the three ways to ask for algorithms, called alike."""
+    """Offers the three searches for algorithms through one interface."""
 
     def __init__(self, caller: Any) -> None:
         self.caller = caller

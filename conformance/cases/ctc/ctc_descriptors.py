@@ -15,7 +15,7 @@ NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
 SETTERS = ("cudnnSetCTCLossDescriptor", "cudnnSetCTCLossDescriptorEx", "cudnnSetCTCLossDescriptor_v8")
 ARGUMENTS = {setter: count for setter, count in zip(SETTERS, (1, 3, 4), strict=True)}
 REFUSED = {setter: f"{setter}/{clause}" for setter, clause in zip(SETTERS, ("c04", "c07", "c08"), strict=True)}
-GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # A fresh descriptor has none of these values.
+GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # A fresh descriptor has other values.
 FRESH = (FLOAT, NONE, NOT_PROPAGATE, 0)
 
 

@@ -167,7 +167,7 @@ PLANNED = {
 @shows(*clauses_of(CONST_LABELS, f"{ALL}.*activation step becomes a NOP"))
 @pytest.mark.parametrize("name", PLANNED)
 def test_identity_is_no_activation(caller, name):
-    """The plan with the identity, also in the persistent mode, is the same, and its workspace is no larger."""
+    """The identity gives the plan without an activation, also in the persistent mode, and no larger workspace."""
     operation, nothing = PLANNED[name], [None] if name in ("statistics", "filter_gradient", "added") else []
     identity = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
     given = [

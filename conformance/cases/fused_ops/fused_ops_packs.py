@@ -67,7 +67,7 @@ GETTERS = {
 
 
 def clauses_of(type_name, pattern):
-    """Return the clauses of a type whose text matches: the tables have one for each attribute of each sequence."""
+    """Return the matching clauses of a type; the tables have a clause for each attribute of each sequence."""
     found = [
         name for name, clause in CLAUSES.items() if clause.function == type_name and re.search(pattern, clause.text)
     ]

@@ -45,7 +45,7 @@ from .graph_execution import (
 )
 
 __all__ = ["builder"]  # This name is the fixture.
-pytestmark = pytest.mark.ours  # The engines of a foreign library have numbers of their own.
+pytestmark = pytest.mark.ours  # A foreign library numbers its engines differently.
 KNOB_INFO = Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
 TILE_SIZE = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
 X, W, Y = (2, 4, 6, 5), (8, 4, 3, 3), (2, 8, 6, 5)

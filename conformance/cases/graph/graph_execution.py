@@ -1,4 +1,4 @@
-"""Holds cases of the descriptors behind an execution (5.2.3, 9.2.2 to 9.2.5, 9.2.15, 9.3).
+"""Holds cases of the descriptors of an execution (5.2.3, 9.2.2 to 9.2.5, 9.2.15, 9.3).
 
 They are graphs, engines, heuristics, plans and variant packs.
 """
@@ -370,8 +370,7 @@ def test_knobs_that_the_engine_does_not_have(cudnn, handle, builder, refuses):
 
 @shows(*of("ENGINEHEUR", "c01", "c02", "c03", "c05", "c07", "c08", "c09"), "cudnnBackendHeurMode_t/c01")
 def test_heuristics(cudnn, handle, builder, cannot_set):
-    """There are as many configurations as engines that execute the graph, each once. A count may be requested first;
-    each makes a plan."""
+    """Each engine that executes the graph has one configuration, which makes a plan. A count may be requested first."""
     nodes = diamond()
     graph = graph_of(builder, handle, *nodes)
     made = builder.finalized(HEURISTICS, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": INSTANT})
@@ -402,7 +401,7 @@ def test_plans(handle, builder, cannot_set):
 
 @shows("CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c02-c04 c10 c11", "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07")  # fmt: skip
 def test_intermediates_of_plans(cudnn, handle, builder, refuses, cannot_set):
-    """Engines have no intermediates: a plan can name none, and may say so."""
+    """Engines have no intermediates: a plan may set an empty list of them, but no other."""
     clause = of("EXECUTION_PLAN", "c04")[0]
     cannot_set(PLAN, "COMPUTED_INTERMEDIATE_UIDS", INT64, 1, status=NOT_SUPPORTED, clause=clause)
     config = config_of(builder, engine_of(builder, graph_of(builder, handle, TANH)))

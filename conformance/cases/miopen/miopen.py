@@ -45,7 +45,7 @@ pytestmark = pytest.mark.ours
 
 @pytest.fixture
 def handle(miopen_handle):
-    """Yield a handle of MIOpen's in place of cuDNN's."""
+    """Yield a MIOpen handle in place of cuDNN's."""
     return miopen_handle
 
 
@@ -235,7 +235,7 @@ def test_the_workspace_of_pooling(handle, denied):
 
 @shows("miopenPoolingForward/c01", "miopenPoolingBackward/c01")
 def test_the_places_of_maxima(handle):
-    """Each place is a byte, counted along the rows of the window: the first of equal maxima, and 0 where there is none.
+    """Each position of a maximum is a byte in row-major order of the window: the first of equal maxima, else 0.
 
     Positions in padding count.
     """

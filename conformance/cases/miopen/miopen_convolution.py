@@ -22,7 +22,7 @@ pytestmark = pytest.mark.ours
 
 @pytest.fixture
 def handle(miopen_handle):
-    """Yield a handle of MIOpen's in place of cuDNN's."""
+    """Yield a MIOpen handle in place of cuDNN's."""
     return miopen_handle
 
 

@@ -205,7 +205,7 @@ def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
     ((2, 2), [1, 2, 1, 3, 4, 4, 3, 2, 4], [0, 0, 0, 0, 1 + 2 + 3 + 4, 0, 0, 0, 0]),
 ], ids=["3x3", "2x2", "2x2-shared"])  # fmt: skip
 def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window, x, expected):
-    """The gradient goes to the first in row-major order; dy is 1, 2, 3, 4 and dx was 10."""
+    """The gradient goes to the first of equal maxima in row-major order; dy is 1, 2, 3, 4 and dx was 10."""
     operation = backward(mode, Geometry((1, 1, 3, 3), window, (0, 0), (1, 1)), FLOAT, layout, layout, beta=1.0)
     result = trial(operation, before=pooled(operation, x=x, dy=np.arange(1, operation.dy.count + 1), dx=[10] * 9))
     assert numbers_of(result, "dx") == [10 + given for given in expected]

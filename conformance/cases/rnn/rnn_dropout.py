@@ -86,7 +86,7 @@ def test_mask_between_layers(cudnn, handle, legacy):
     kept = relay.mask()
     assert 0.6 < kept.mean() < 0.9 and (kept != kept[:, :1]).any()
     last = relay.memory["hy"].to_host(np.float32, (2, 3, UNITS))
-    # The first layer's states are not affected.
+    # Dropout leaves the hidden states of the first layer as they are.
     np.testing.assert_array_equal(last[0], relay.x.reshape(5, 3, UNITS)[-1])
     relay.dropout.mask()  # This is another call with the same states.
     scale = np.where(kept, 1 / 0.75, 0)
@@ -153,7 +153,7 @@ def test_dropout_that_was_destroyed(cudnn, handle, refuses):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnRNNForward, *given, unchanged=tuple(relay.memory.values()))
 
 
-# --- the random numbers of ours, element by element as docs/dropout.md says ---
+# --- our random numbers, element by element as docs/dropout.md says ---
 
 
 @shows(f"{V8}/c27", f"{V8}/c28")

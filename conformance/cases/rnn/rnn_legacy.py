@@ -1,5 +1,4 @@
-"""Holds cases of the calls on recurrent networks before version 8, which describe the operations of version 8
-otherwise."""
+"""Holds cases of the calls on recurrent networks before version 8, which describe the same operations differently."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
     assert dims(cudnn, matrix) is None and dims(cudnn, bias) is None
     call(3, size - 1, weight_id=6)
     call(3, size + 4, weight_id=7)
-    # In C each descriptor has a place for its address.
+    # In C each descriptor has an output for its address.
     for null in (0, 1, 4) if subject.is_python else (0, 1, 4, 6, 7):
         given = [handle, fresh, 0, size, space, 0, matrix, bias]
         given[null] = None
