@@ -270,8 +270,8 @@ class Expressions:
         if node.type == "parenthesized_expression" and len(code(node)) == 1:
             return self.kind_of(code(node)[0])
         if passed := self.passed(node):
-            found = {self.kind_of(leaf) for leaf in self.values(passed[1])}
-            return found.pop() if len(found) == 1 else ("", False)
+            inside = {self.kind_of(leaf) for leaf in self.values(passed[1])}
+            return inside.pop() if len(inside) == 1 else ("", False)
         if node.type == "assignment_expression":
             found, is_number = self.kind_of(node.child_by_field_name("right"))
             return found, is_number or is_integer(self.type_of(node.child_by_field_name("left")))
