@@ -244,7 +244,7 @@ def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
         written(7605, 1, 4, 2),
         written(8003, 2, 4, 2),
         written(8003, 2, 9, -7, b"longer metadata"),
-        sealed(struct.pack("<I", 8003) + b"cut") + bytes(16),  # This metadata has no room for a form.
+        sealed(struct.pack("<I", 8003) + b"cut") + bytes(16),  # This metadata is too short for a form.
         sealed(struct.pack("<II", 8003, 2)) + bytes(16),
     ):
         refuses(NOT_SUPPORTED, "cudnnRestoreAlgorithm/c07", restore, handle, other, len(other), fresh)

@@ -1,4 +1,4 @@
-"""Holds cases of every documented call: what the log says of it, its keywords, and its answer where the device
+"""Holds cases of every documented call: its messages in the log, its keywords, and its answer where the device
 fails."""
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def test_the_log_has_the_numbers_of_arrays(cudnn, messages):
 
 @shows("cudnnSetCallback/c05")
 def test_what_a_callback_calls_is_not_logged(cudnn):
-    """A call inside a callback is not logged, which would recurse for ever. A failing callback does not disturb the
-    call."""
+    """A call inside a callback is not logged, because that would recurse for ever. A failing callback does not disturb
+    the call."""
     calls: list[str] = []
 
     def callback(_severity: Any, _udata: Any, _metadata: Any, text: str) -> None:

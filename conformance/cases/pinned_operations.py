@@ -1,4 +1,4 @@
-"""Runs operations that a fuzzer found and somebody pinned (conformance/corpus)."""
+"""Runs the operations that are pinned in conformance/corpus."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_calls(subject, calls, evidence):
 def test_difference(subject, difference, evidence):
     """Our backends still differ from the recorded library as declared.
 
-    The recorded library fails, in exactly the records that the difference names, and as they are named.
+    The recorded library differs in exactly the named records, and in the named way.
     """
     held(subject)
     calls = [

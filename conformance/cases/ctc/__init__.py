@@ -1,1 +1,1 @@
-"""Holds cases of ctc."""
+"""Holds cases of the CTC loss."""

@@ -1,1 +1,1 @@
-"""Holds cases of graph."""
+"""Holds cases of operation graphs."""

@@ -316,7 +316,7 @@ node by node on tensor cores"""
 
 @shows(*of("ENGINE", "c03"))
 def test_the_numbers_of_engines(cudnn, handle):
-    """The numbers stay, because programs store them. Refusals name each engine by its number."""
+    """Engine numbers are stable, because programs store them. Refusals name each engine by its number."""
     assert [engine.name for engine in ENGINES] == NUMBERS.replace("\n", ", ").split(", ")
 
 

@@ -106,7 +106,7 @@ def test_attributes_of_graphs(cudnn, handle, builder, cannot_set):
 
 @shows(*of("OPERATIONGRAPH", "c09", "c10", "c11"))
 def test_supported_count_is_no_attribute(cudnn, handle, builder, refuses, cannot_set):
-    """The count has no enumerator: the next number is no attribute of the graph."""
+    """The count of engines has no enumerator, so the next number is not an attribute."""
     asked = (graph_of(builder, handle, TANH), Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT + 1, INT64, 1)
     refuses(BAD_PARAM, "cudnnBackendGetAttribute/c06", cudnn.cudnnBackendGetAttribute, *asked)
     cannot_set(GRAPH, asked[1], INT64, 1)

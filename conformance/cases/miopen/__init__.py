@@ -1,1 +1,1 @@
-"""Holds cases of miopen."""
+"""Holds cases of the MIOpen porting guide."""

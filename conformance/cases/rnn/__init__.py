@@ -1,1 +1,1 @@
-"""Holds cases of rnn."""
+"""Holds cases of recurrent networks."""

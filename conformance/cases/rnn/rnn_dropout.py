@@ -1,5 +1,5 @@
-"""Holds cases of dropout between the layers of recurrent networks: properties of the mask that every library has,
-and our random numbers."""
+"""Holds cases of dropout between the layers of recurrent networks: properties of every library's mask, and our own
+random numbers."""
 
 from __future__ import annotations
 
