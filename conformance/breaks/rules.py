@@ -213,6 +213,8 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
     if clause.function.startswith("CUDNN_BACKEND_"):
         yield Break("accepted", "cudnnBackendFinalize", only=places)
+        if DEMANDS.search(clause.text):
+            yield Break("accepted", "cudnnBackendSetAttribute", only=places)
         yield Break("result", "cudnnBackendGetAttribute", only=places)
         if ALLOWS.search(clause.text):
             yield Break("refused", "cudnnBackendFinalize", only=places)

@@ -173,7 +173,9 @@ def calls_of(caller: Any, operations: Any) -> list[Any]:
 def test_spaces_that_are_too_small(subject, caller, refuses):
     """Spaces of the reported sizes are enough, and spaces a byte smaller are refused."""
     _, data, weights = calls_of(caller, steps())
-    for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
+    sizes = caller.cudnn.cudnnGetMultiHeadAttnBuffers(caller.handle, data.arguments["attnDesc"])
+    data(**sizes._asdict())
+    for name in sizes._fields:
         if name != "workSpaceSizeInBytes" or subject.cites_clauses:  # Another library may need no work space.
             refuses(BAD_PARAM, f"{DATA}/c23", data, **{name: data.arguments[name] - 1})
             refuses(BAD_PARAM, f"{WEIGHTS}/c14", weights, **{name: weights.arguments[name] - 1})

@@ -468,7 +468,7 @@ QUERIES = {"w": "cudnnGetRNNWorkspaceSize", "r": "cudnnGetRNNTrainingReserveSize
 
 @pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @shows(f"{INFERENCE}/c05", *(f"{name}/c06" for name in (TRAINING, DATA, WEIGHTS)), "cudnnFindRNNForwardTrainingAlgorithmEx/c08",
-       *(f"{name}/c04" for name in FINDS if TRAINING[8:] not in name), *(f"{name}/c02" for name in QUERIES.values()))  # fmt: skip
+       *(f"{name}/c04" for name in FINDS if TRAINING[8:] not in name), *(f"{name}/c02" for name in QUERIES.values()), f"{QUERIES['w']}/c03")  # fmt: skip
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
 def test_spaces_of_the_size_that_is_asked_for(cudnn, handle, refuses, prepared, name):
     """The sizes that the queries return for three steps are enough for these, and not for nine."""
