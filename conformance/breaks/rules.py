@@ -18,7 +18,7 @@ from .demands import head_of
 
 # These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked)\b"
+    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|(is|are) fully packed|fully packed .*descriptors?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked)\b"
 )
 PERMITS = re.compile(
     r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"

@@ -395,8 +395,8 @@ def test_kernels_that_fail(cudnn, handle, refuses, prepared, monkeypatch, name):
 
 
 STEPS = [f"{name}/c{i:02}" for name, clauses in {
-    INFERENCE: (7, 8, 9, 10, 25, 26, 27, 28), TRAINING: (8, 9, 10, 11, 27, 28, 29, 30), DATA: (7, 8, 9, 10, 11, 12, 13, 14, 42, 43),
-    WEIGHTS: (8, 9, 16, 17, 18, 19),
+    INFERENCE: (6, 7, 8, 9, 10, 25, 26, 27, 28), TRAINING: (7, 8, 9, 10, 11, 27, 28, 29, 30), DATA: (7, 8, 9, 10, 11, 12, 13, 14, 41, 42, 43),
+    WEIGHTS: (7, 8, 9, 16, 17, 18, 19),
     **dict(zip(FINDS, (
         (5, 6, 7, 16, 17, 18, 36), (5, 6, 7, 23, 24, 25, 26), (5, 6, 7, 8, 9, 10, 11, 12, 38, 39, 40, 66), (5, 6, 7, 14, 15, 16, 17, 32),
     ), strict=True)),
