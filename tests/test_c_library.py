@@ -743,3 +743,20 @@ def test_fused_operations_from_c(library, tmp_path):
     """
     ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+WRONG = {
+    "release": ({"DUALDNN_AS": "9.9"}, "9.9"),
+    "backend": ({"DUALDNN_BACKEND": "other"}, "other"),
+    "device": ({"DUALDNN_BACKEND": "accelerated", "DUALDNN_DEVICE": "other"}, "other"),
+    "level": ({"DUALDNN_REPRODUCIBLE": "other"}, "other"),
+    "level of the reference": ({"DUALDNN_REPRODUCIBLE": "batch"}, "promises 'run' alone"),
+}
+
+
+@pytest.mark.parametrize("given, named", WRONG.values(), ids=WRONG)
+def test_a_wrong_environment_variable_is_named_on_the_standard_error(library, tmp_path, given, named):
+    """cudnnCreate fails, and one line names the value. No level of reproducibility is ignored."""
+    text = "#include <cudnn.h>\nint main(void) { cudnnHandle_t h; return cudnnCreate(&h) ? 0 : 1; }"
+    ran = run(compiled(library, tmp_path, text), **given)
+    assert ran.returncode == 0 and ran.stderr.count("\n") == 1 and named in ran.stderr, ran.stderr

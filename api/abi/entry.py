@@ -14,7 +14,7 @@ from typing import Any
 from .. import cudnn, releases
 from ..document import Function
 from ..functions import computing_of
-from ..handle import Handle, release_named
+from ..handle import Handle
 from ..operations import replay
 from ..status import BAD_PARAM, INTERNAL_ERROR, NOT_SUPPORTED, CudnnError
 from .c_types import ADDRESS, RESULTS, destroys, is_query, read, words_of
@@ -189,10 +189,15 @@ class Border:
 
 def create_handle() -> Handle:
     """Return a handle of the backend that DUALDNN_BACKEND names: reference (the default, on host memory), accelerated
-    or crosscheck."""
-    if os.environ.get("DUALDNN_BACKEND", "reference") == "reference":
-        return Handle(pointer_backend(), release_named(None))
-    return cudnn.cudnnCreate()
+    or crosscheck. An error is also printed, because the environment causes it and programs print a status at best."""
+    try:
+        if os.environ.get("DUALDNN_BACKEND", "reference") == "reference":
+            alike = cudnn.cudnnCreate(backend="reference")  # It refuses what Python refuses.
+            return Handle(pointer_backend(), alike.release, alike.reproducible)
+        return cudnn.cudnnCreate()
+    except CudnnError as error:
+        print(f"dualdnn: {error}", file=sys.stderr, flush=True)
+        raise
 
 
 def install(ffi: Any, lib: Any, release: int) -> None:
