@@ -39,8 +39,11 @@ WINOGRAD = (
 )
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
 PRODUCT_BYTES = 2**21  # bounds the products of a block of dy with all taps, so that they stay in the cache
-INSIDE_BYTES = 2**23  # the same bound for products with images inside, where long rows matter more than the cache
+INSIDE_BYTES = (
+    2**23
+)  # the same bound for products with images inside and dy, where long rows matter more than the cache
 FEWEST_CHANNELS = 4  # channels of a product with images inside; a matrix product with fewer has too few rows
+FEWEST_IMAGES = 4  # images inside at once; with fewer, long rows do not repay the transposition
 Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # dilation, padding and stride
 
 
@@ -84,12 +87,12 @@ def _steps(o: ConvolutionBackwardData) -> Steps:
 
 
 def _images_together(o: ConvolutionBackwardData) -> int:
-    """Return how many images have products that fit in memory, or 0 where rows of dy are longer than that number."""
-    (_, channels, *taps), (images, _, *positions) = o.w.dims, o.dy.dims
-    products = prod((o.convolution.group_count, *taps, *positions)) * min(channels, FEWEST_CHANNELS)
-    parts = -(-images * products * FLOAT64_BYTES // INSIDE_BYTES)
+    """Return how many images have products and dy that fit in the bound, or 0 where they are too few to go inside."""
+    (filters, channels, *taps), (images, _, *positions) = o.w.dims, o.dy.dims
+    products = o.convolution.group_count * prod(taps) * min(channels, FEWEST_CHANNELS)
+    parts = -(-images * (products + filters) * prod(positions) * FLOAT64_BYTES // INSIDE_BYTES)
     together = -(-images // parts)
-    return together if together >= positions[-1] else 0
+    return together if together >= FEWEST_IMAGES else 0
 
 
 def _images_inside(o: ConvolutionBackwardData, weights: Array, dy: Array) -> Array:
