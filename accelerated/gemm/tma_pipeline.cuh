@@ -69,15 +69,15 @@ template <int STAGES, int BYTES> struct TmaPipeline {
 
   // Does the same with an MN-major left operand of 32 bits, which tensor cores do not transpose. Lanes read it from
   // `left` on. It has boxes of 32 rows of a warp, each with 32 rows of 128 bytes, one per k. A box belongs to two
-  // blocks of the sums.
-  template <class E, int COLUMNS, int STEP>
+  // blocks of the sums. EVERY, `shift`: see read_left().
+  template <class E, int COLUMNS, int STEP, int EVERY = 1>
   __device__ __forceinline__ unsigned multiply_from_registers(float (&sums)[2][COLUMNS / 2], int left, int right,
-                                                              int count) {
+                                                              int count, int shift = 0) {
     constexpr int STEPS = 4;                    // steps per stage
     unsigned previous = 0, fragments[2][2][4];  // One fragment is read while the other is multiplied.
     if (STEP > 1 && count == 0) return previous;
     mbarrier_wait_parity(&full[stage], parity);
-    read_left(0, left, fragments[0]);
+    read_left<EVERY>(0, left, fragments[0], shift);
     for (int k_block = 0; k_block < count; k_block++) {
       const unsigned used = stage;
       const unsigned char* columns = stages + used * STAGE_BYTES + right;
@@ -90,12 +90,12 @@ template <int STAGES, int BYTES> struct TmaPipeline {
         wgmma_wait<1>();
         if (step == 0 && k_block > 0) release_by_lane(previous);
         if (step < STEPS - 1) {
-          read_left(step + 1, left, fragments[(step + 1) % 2]);
+          read_left<EVERY>(step + 1, left, fragments[(step + 1) % 2], shift);
         } else {
           advance(STEP);
           if (k_block + 1 < count) {
             mbarrier_wait_parity(&full[stage], parity);
-            read_left(0, left, fragments[0]);
+            read_left<EVERY>(0, left, fragments[0], shift);
           }
         }
       }
@@ -109,15 +109,22 @@ template <int STAGES, int BYTES> struct TmaPipeline {
 
   // Row 8 * part + lane / 4 of a warp in block b is row 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4 of its box.
   // No two lanes share a bank, because neighbouring lanes read neighbouring k.
-  __device__ __forceinline__ void read_left(int step, int left, unsigned (&fragments)[2][4]) const {
+  //
+  // EVERY > 1: the box has every EVERY-th k first, then those after them, and so on. The rows of a lane's k begin
+  // `shift` values later. Row 8 * part + lane / 4 in block b is row 4 * (lane / 4) + 2 * b + part of the box. No two
+  // lanes share a bank if their k differ in their shift.
+  template <int EVERY = 1>
+  __device__ __forceinline__ void read_left(int step, int left, unsigned (&fragments)[2][4], int shift = 0) const {
     const unsigned char* box = stages + stage * STAGE_BYTES + left;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int b = 0; b < 2; b++)
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const int k = step * 8 + i / 2 * 4 + lane % 4, vector = lane / 16 * 4 + b * 2 + i % 2;
-        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(box, k, vector) + lane / 4 % 4 * 4);
+        const int k = step * 8 + i / 2 * 4 + lane % 4;
+        int row = k, value = (lane / 16 * 4 + b * 2 + i % 2) * 4 + lane / 4 % 4;
+        if (EVERY > 1) row = k % EVERY * (32 / EVERY) + k / EVERY, value = lane / 4 * 4 + b * 2 + i % 2 + shift;
+        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(box, row, value / 4 % 8) + value % 4 * 4);
       }
   }
 };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from ctypes import c_ubyte, sizeof
+from ctypes import c_ubyte
 from typing import Any, Self
 
 from ..plans import BackgroundLaunch, Launch, structure
@@ -43,7 +43,8 @@ def has_wgmma(device: Any) -> bool:
 
 def mapped_structure(*fields: tuple[str, Any]) -> Any:
     """Return kernel arguments that contain tensor maps, padded to their alignment."""
-    size = sizeof(structure(*fields))
+    kind = type(structure(*fields))
+    size = max(getattr(kind, name).offset + getattr(kind, name).size for name, _ in fields)
     return structure(*fields, ("end", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
 
 

@@ -37,7 +37,7 @@ from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.pack_nhwc import MIN_CHANNELS
 from ..implicit_gemm.product import Product, TapWalk
 from ..implicit_gemm.simt import SIMT
-from ..implicit_gemm.tma import JOINED, TMA, TmaKernel
+from ..implicit_gemm.tma import JOINED, TMA, TmaKernel, planes_of
 from ..problem import FARTHEST, VECTOR_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
 
 FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
@@ -139,11 +139,22 @@ class DataGradientProblem(Problem):
             dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1
             repays = one and filters >= MIN_CHANNELS and has_wgmma(self.device) and dy.span <= FARTHEST
             return replace(o, dy=dy) if repays else o
-        if filters * o.dy.scalar_bytes < MIN_BYTES:
+        if filters * o.dy.scalar_bytes < MIN_BYTES or self._is_read_in_planes:
             return o
         written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
         dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else in_channels(o.dx)
         return replace(o, dy=in_channels(o.dy), dx=dx)
+
+    @property
+    def _is_read_in_planes(self) -> bool:
+        """Return whether TMA reads dy and writes dx in NCHW in place, which needs a filter of one tap and no stride."""
+        o, c = self.operation, self.operation.convolution
+        if prod(o.w.dims[2:]) * prod(c.stride) > 1 or any(c.padding) or not has_wgmma(self.device):
+            return False
+        groups, filters = self.of_group
+        w = FilterSpec(o.w.data_type, NCHW, (groups * o.w.dims[1], filters, *o.w.dims[2:]))
+        forward = ConvolutionForward(c, FORWARD[o.algo], 0, o.alpha, o.beta, o.dy, w, o.dx)
+        return planes_of(ConvolutionProblem(forward, self.device, aligned=False).products[0]) is not None
 
     @cached_property
     def classes(self) -> tuple[ResidueClass, ...]:

@@ -1,15 +1,14 @@
 // This file computes implicit GEMM (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bf16, TF32.
 //
-// Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
-// 128 bytes by TMA (x in im2col mode) into a pipeline of stages. Two or three consumer warpgroups multiply together.
-// TMA stores the results, blended with values that come through the same stages. With MAPPED 0, where TMA has no map of
-// y, the warps store them.
+// Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. A producer warp loads K-blocks of 128
+// bytes by TMA (x in im2col mode) into a pipeline of stages. One to three consumer warpgroups multiply together. TMA
+// stores the results, blended with values that come through the same stages. With MAPPED 0 the warps store them.
 //
-// The variants are as follows. NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x is NCHW, too, and is
-// an MN-major operand; TF32 then passes through registers, because tensor cores do not transpose it. STATISTICS: each
-// block sums its results and their squares by filter, and all of its tiles have the same filters; statistics.cu adds
-// the sums of the blocks. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is [K][tap][N]. JOINED:
-// this many products share a launch, each with its own blocks.
+// The variants are as follows. NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x is NCHW, too, an
+// MN-major operand; TF32 passes through registers, because tensor cores do not transpose it. MERGED: channels of x in a
+// row of its map, where the pixels of one are no multiple of 16 bytes; the warps store y. STATISTICS: blocks sum their
+// results and squares by filter, and their tiles have the same filters; statistics.cu adds the sums. FACTORS: filters
+// have an alpha and a beta each. FILTERS_MN_MAJOR: w is [K][tap][N]. JOINED: products of a launch, by blocks.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
 // memory is the next bound: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
@@ -19,6 +18,9 @@
 
 #ifndef MAPPED
 #define MAPPED 1
+#endif
+#ifndef MERGED
+#define MERGED 1
 #endif
 #ifndef STATISTICS
 #define STATISTICS 0
@@ -62,6 +64,7 @@ struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
   FastDivmod plane;  // pixels per image; TRANSPOSED: rounded up to full boxes; several boxes: pixels per row
   int blends;        // 1 where the kernel adds the prior values of a map
   int volumes;       // 1 where the image has a depth dimension
+  unsigned pixels;   // pixels of an image of y
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles per block after them
 };
@@ -178,6 +181,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // consecutive rows per warp
   static constexpr int ROW_BOXES = COLUMNS / TILE_K,
                        ALL_BOXES = BLOCKS * ROW_BOXES;  // boxes of a warp's results: across, and in all
+  // pixels of a box; where channels are merged, a box begins up to 4 - 4 / MERGED pixels early, at 16 bytes
+  static constexpr int BOX_PIXELS = TILE_K - (4 - 4 / MERGED);
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // boxes per warp to blend with
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
   // boxes of 16 rows in one box of the blended map: 64 rows
@@ -262,12 +267,20 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       for (int box = 0; box < TILE_M / TILE_K; box++) {
         unsigned at;
         const unsigned image = a.plane.divide(tile.pixel + box * TILE_K, at);
-        tma_load_3d(to + box * TILE_K * ROW_BYTES, a.image, &full[stage], at,
-                    tile.group * a.group_channels + k_block * TILE_K, image);
+        const int channel = tile.group * a.group_channels + k_block * TILE_K;
+        for (int i = 0; i < MERGED; i++)
+          tma_load_3d(to + (box * MERGED + i) * (TILE_K / MERGED) * ROW_BYTES, a.image, &full[stage],
+                      MERGED > 1 ? first_value(at, i) & ~3 : at, channel / MERGED, image);
       }
       load_filters(to, k_block, a.tap_first, tile);
       advance(1);
     }
+  }
+
+  // Returns the first value of a box in the row of merged channels: of channel `i`, where the box begins at `at` among
+  // the pixels of an image in full boxes.
+  __device__ __forceinline__ unsigned first_value(unsigned at, unsigned i) const {
+    return i * a.pixels + at / TILE_K * BOX_PIXELS;
   }
 
   // Releases a stage that the tensor cores have read, or that each lane has read itself.
@@ -348,6 +361,14 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     return previous;
   }
 
+  // Returns the values by which a lane's channels begin later than their box.
+  __device__ __forceinline__ int shift_of(const Tile& tile, int warp_row) const {
+    if (MERGED == 1) return 0;
+    unsigned at;
+    a.plane.divide(tile.pixel + warp_row, at);
+    return first_value(at, threadIdx.x % MERGED) % 4;
+  }
+
   __device__ __forceinline__ void consume(unsigned char* scratch) {
     const int count = k_blocks(), first_row = (threadIdx.x / WARPGROUP - 1) * ROWS, warp_row = first_row_of(warp);
     for (TileScheduler scheduler(a, block); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
@@ -363,8 +384,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
         factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
       unsigned previous;
       if constexpr (FROM_REGISTERS)
-        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row * ROW_BYTES,
-                                                                               TILE_M * ROW_BYTES, count);
+        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1, MERGED>(
+            sums, warp_row * ROW_BYTES, TILE_M * ROW_BYTES, count, shift_of(tile, warp_row));
       else if constexpr (PROLOGUE) previous = begin_scaled(sums, tile, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
       wgmma_wait<0>();
@@ -382,6 +403,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
       else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
       else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+#elif MERGED > 1
+      write_planes(reinterpret_cast<float*>(scratch), sums, tile, warp_row);
 #else
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
@@ -593,6 +616,43 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
+  // Passes the sums of a warp's box of pixels through its scratch memory, 16 filters at a time, so that lanes write
+  // neighbours of y. No two lanes share a bank.
+  __device__ __forceinline__ void write_planes(float* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
+                                               const Tile& tile, int warp_row) const {
+    constexpr int FILTERS = 16, PITCH = 33;
+    static_assert(FILTERS * PITCH * sizeof(float) <= BOXES * BOX_BYTES);
+    const Convolution& c = a.convolution;
+    const int lane = threadIdx.x % 32, odd = lane / 4 % 2;
+    unsigned at;
+    const unsigned image = a.plane.divide(tile.pixel + warp_row, at), pixel = at / TILE_K * BOX_PIXELS + lane;
+    const bool exists = lane < BOX_PIXELS && pixel < a.pixels && image * a.pixels < c.m;
+    const long long to = image * c.y_pixel[0] + pixel;
+#pragma unroll
+    for (int box = 0; box < COLUMNS / FILTERS; box++) {
+      const int first = tile.filter + box * FILTERS;
+      if (first >= c.n) break;
+#pragma unroll
+      for (int k = 0; k < 8; k++) {  // half of the filters, half of the rows of the product, column of a pair
+        const int n = k / 4, part = k / 2 % 2, j = k % 2, row = n * 8 + lane % 4 * 2 + (j ^ odd);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+          const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
+          scratch[row * PITCH + lane / 4 * 4 + b * 2 + part] = odd ? pair[1 - j] : pair[j];
+        }
+      }
+      __syncwarp();
+#pragma unroll
+      for (int row = 0; row < FILTERS; row++) {
+        const float one[1] = {scratch[row * PITCH + lane]};
+        const unsigned channel = tile.group * c.y_n + first + row;
+        if (exists && first + row < c.n)
+          finish<1, float>(a.epilogue, a.bias, prior, y, y_channel_offset(c, channel) + to, 1, 1, channel, 0, one);
+      }
+      __syncwarp();
+    }
+  }
+
   // Passes 16 pixels x TILE_N sums of a warp through its scratch memory, so that a lane writes neighbours of y.
   __device__ __forceinline__ void write(float* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile,
                                         int first) const {
@@ -680,10 +740,10 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // index among the warps that multiply
   M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset};
   if (warp < 0) {
-    setmaxnreg_decrease<40>();
+    if (CONSUMERS > 1) setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
   } else {
-    setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();
+    if (CONSUMERS > 1) setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();  // One warpgroup has enough registers.
     m.consume(scratch + warp * BOXES * BOX_BYTES);
   }
   if (a.notes) {
@@ -716,6 +776,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
 #define KERNEL(...) KERNEL_OF(, __VA_ARGS__)
 #endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // Transposed rows are pixels.
+#if MERGED == 1
 #if !PROLOGUE
 KERNEL(128x256, 256, 64, 2, 4, false, false)
 #endif
@@ -724,5 +785,9 @@ KERNEL(128x64, 64, 64, 2, 8, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false)
 #if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS
 KERNEL(nchw_256x128, 256, 64, 2, 4, true, false)
+#endif
+#endif
+#if (MAPPED || MERGED > 1) && !PROLOGUE && !STATISTICS && !FACTORS
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, true, true)
+KERNEL(transposed_128x64, WIDE ? 64 : 128, WIDE ? 128 : 64, 1, 8, true, true)
 #endif

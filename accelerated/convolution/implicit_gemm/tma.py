@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ctypes import c_int, c_longlong, c_ubyte, c_uint, sizeof
 from dataclasses import replace
 from itertools import accumulate
-from math import prod
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 from ...plans import Launch, fields_of, pointers, structure
@@ -18,7 +18,7 @@ from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaun
 from ...reproducible import Order
 from ..problem import AXES, ConvolutionStruct, Rates
 from .mma import preferred_mma
-from .product import Product, ProductKernel, TapWalk, tiles
+from .product import Product, ProductKernel, TapWalk
 
 SOURCE = "convolution/implicit_gemm/tma.cu"
 WARPGROUP = 128
@@ -30,7 +30,7 @@ JOINED = 8  # products per launch, at most
 JOINED_HEAD = 64  # bytes before the arguments of joined products
 MIN_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
 MIN_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
-MIN_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in NCHW fill
+MIN_FILL_OF_BOXES = {2: 0.75, 4: 0.5}  # share of the boxes that pixels of an image in NCHW fill, by bytes of a pixel
 RESULTS = 64  # (M x N) results that TMA stores in a clock
 RESULTS_OF_WARPS = 3  # (M x N) results that the warps store in a clock
 # In NHWC, rows that are not a multiple of 16 bytes are slower. The blocks of mma.cu write such rows of 16
@@ -57,6 +57,20 @@ class Sharing(NamedTuple):
 
 
 SHARING = Sharing()
+
+
+class Planes(NamedTuple):
+    """Describe x and y in NCHW, where filters of one tap multiply x in place.
+
+    ``image``: the map of x (pixels of ``merged`` channels, channels, images). Channels are merged where the pixels of
+    one are no multiple of 16 bytes. ``padded``: pixels of an image, rounded up to full boxes. ``result``: the map of y,
+    or None where channels are merged.
+    """
+
+    merged: int
+    padded: int
+    image: TiledMap
+    result: TiledMap | None
 
 
 class Maps(NamedTuple):
@@ -124,12 +138,12 @@ class TmaKernel(ProductKernel):
 
     def _maps(self, product: Product) -> Maps | None:
         """Return the maps, or None where TMA cannot read x or w."""
-        transposed = transposed_maps(product)
-        if self.transposed != (transposed is not None):
+        planes = planes_of(product)
+        if self.transposed != (planes is not None):
             return None
         filters = _filter_map(product, self.n)
-        if transposed:
-            return Maps(transposed[0], filters, transposed[1])
+        if planes:
+            return Maps(planes.image, filters, planes.result)
         result, nchw = _result_map(product) or (None, False)
         image = _im2col_map(product, self.m)
         if (self.nchw and not nchw) or image is None or not filters.is_possible:
@@ -147,7 +161,8 @@ class TmaKernel(ProductKernel):
         that TMA writes y.
         """
         value, size = product.value, self.m * self.n
-        count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
+        n_tiles, m_tiles = self._tiles(product)
+        count = -(-n_tiles * m_tiles * product.groups // product.device.multiprocessors)
         moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
         multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
         odd = ODD_RESULTS if product.element_bytes == 2 else ODD_FLOATS / self.n
@@ -157,8 +172,8 @@ class TmaKernel(ProductKernel):
 
     def _pixels(self, product: Product) -> int:
         """Return the pixels that tiles cover. Images in NCHW are rounded up to full boxes."""
-        pixels, plane = product.value.m, prod(output.divisor for output in product.value.output)
-        return pixels // plane * _full_boxes(product.value, product.element_bytes) if self.transposed else pixels
+        planes = planes_of(product) if self.transposed else None
+        return product.value.m // _plane(product.value) * planes.padded if planes else product.value.m
 
     def _tiles(self, product: Product) -> tuple[int, int]:
         """Return the number of tiles across the filters of a group, and across the pixels."""
@@ -184,11 +199,11 @@ class TmaKernel(ProductKernel):
     def _arguments(self, product: Product, maps: Maps) -> Any:
         """Return the arguments of a product without its maps."""
         value, finish = product.value, product.finish
-        plane = prod(output.divisor for output in value.output)
+        plane = _plane(value)
         if maps.result is not None and maps.result.box[1] < WARP_ROWS:
             plane = value.output[2].divisor
-        if self.transposed:
-            plane = _full_boxes(value, product.element_bytes)
+        if self.transposed and (planes := planes_of(product)):
+            plane = planes.padded
         n_tiles, m_tiles = self._tiles(product)
         return mapped_structure(
             *pointers(10),
@@ -210,6 +225,7 @@ class TmaKernel(ProductKernel):
             ("plane", FastDivmod.of(plane)),
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
             ("volumes", c_int(isinstance(maps.image, Im2colMap) and len(maps.image.taps) == AXES)),
+            ("pixels", c_uint(_plane(value))),
             *self.shares(product).fields,
         )
 
@@ -265,6 +281,8 @@ class TmaKernel(ProductKernel):
             entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
         if maps.result is None:  # Warps write y. The additional code would slow the other kernel down by 2 %.
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
+        if self.transposed and (planes := planes_of(product)) and planes.merged > 1:
+            definitions = tuple(sorted((*definitions, ("MERGED", str(planes.merged)))))
         if product.walk and product.walk.n_innermost:
             definitions = tuple(sorted((*definitions, ("FILTERS_MN_MAJOR", "1"))))
         alone = kind or product.walk  # No other kernel serves the product.
@@ -286,6 +304,7 @@ TMA = (
     TmaKernel(256, 64, 2, 4, 0.58),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True, transposed=True, moves=13.9),
+    TmaKernel(128, 64, 1, 8, 0.5, nchw=True, transposed=True, moves=13.9),
 )
 
 
@@ -324,11 +343,9 @@ def _fastest(product: Product) -> TmaKernel:
     """Return the kernel with which the device finishes first. Where memory is the bound, it is the one that computes
     least. The map of y fits either the kernels for NCHW or the others.
     """
-    if transposed := transposed_maps(product):
-        result, nchw = transposed[1], True
-    else:
-        result, nchw = _result_map(product) or (None, False)  # type: ignore[assignment]
-    possible = [kernel for kernel in TMA if kernel.transposed == bool(transposed) and (nchw or not kernel.nchw)]
+    planes = planes_of(product)
+    result, nchw = (planes.image, True) if planes else _result_map(product) or (None, False)
+    possible = [kernel for kernel in TMA if kernel.transposed == bool(planes) and (nchw or not kernel.nchw)]
     return min(possible, key=lambda kernel: kernel.clocks(product, result is not None and kernel.nchw == nchw))
 
 
@@ -421,46 +438,53 @@ def _filter_map(product: Product, n: int) -> TiledMap:
     )  # fmt: skip
 
 
-def _full_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
-    """Return the pixels of an image, rounded up to full boxes."""
-    box = ROW_BYTES // element_bytes
-    return -(-prod(output.divisor for output in value.output) // box) * box
+def _plane(value: ConvolutionStruct) -> int:
+    """Return the pixels of an image."""
+    return prod(output.divisor for output in value.output)
 
 
-def _transposed_map(product: Product) -> TiledMap | None:
-    """Return the map of x in NCHW (pixels, channels, images), where filters of one tap can multiply it in place."""
+def planes_of(product: Product) -> Planes | None:
+    """Return x and y in NCHW, if TMA can read x and the filters. Where it cannot store y, channels are merged."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
-    if value.x_channel == 1 or value.inner_channels.divisor != value.k:
+    channels, plane, box = value.k, _plane(value), ROW_BYTES // element_bytes
+    extents, images = [output.divisor for output in value.output], value.m // plane
+    if value.x_channel == 1 or value.inner_channels.divisor != channels or value.w_row * element_bytes % COPY_ALIGNMENT:
         return None
-    channels, box, extents = value.k, ROW_BYTES // element_bytes, [output.divisor for output in value.output]
-    plane = prod(extents)
-    images, step = value.m // plane, 1
-    for extent, stride in zip(extents[::-1], value.x_pixel[:0:-1], strict=True):
-        if extent > 1 and stride != step:
-            return None
-        step *= extent
-    if extents != list(value.input) or value.first_m or value.x_origin:
-        return None
-    if plane < MIN_FILL_OF_BOXES * _full_boxes(value, element_bytes):
+    if not _follow(extents, value.x_pixel) or extents != list(value.input) or value.first_m or value.x_origin:
         return None
     if groups > 1 and channels % box:
         return None
-    strides = (value.x_channel, value.x_pixel[0] if images > 1 else value.x_channel * channels * groups)
-    made = TiledMap(
-        _factor(product.element), (plane, channels * groups, images),
-        tuple(stride * element_bytes for stride in strides),
-        box=(box, box, 1),
-    )  # fmt: skip
-    return made if made.is_possible else None
-
-
-def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
-    """Return the maps of x and of y, if both are NCHW and TMA can read the filters."""
-    image = _transposed_map(product)
-    if image is None or product.value.w_row * product.element_bytes % COPY_ALIGNMENT:
+    unit = COPY_ALIGNMENT // element_bytes
+    merged = 1 if value.x_channel % unit == 0 and plane % unit == 0 else unit // gcd(plane, unit)
+    boxes = -(-plane // (box - unit + unit // merged))
+    if plane < MIN_FILL_OF_BOXES[element_bytes] * boxes * box:
         return None
-    result, nchw = _result_map(product, begins_with_image=True) or (None, False)
-    return (image, result) if result is not None and nchw else None
+    result = None
+    if merged > 1:
+        one = product.element == "float" and groups == 1 and channels % merged == 0 and value.x_channel == plane
+        if not one or value.y_channel == 1 or not _follow(extents, value.y_pixel):
+            return None
+    else:
+        result, nchw = _result_map(product, begins_with_image=True) or (None, False)
+        if result is None or not nchw:
+            return None
+    between = value.x_pixel[0] if images > 1 else value.x_channel * channels * groups
+    image = TiledMap(
+        _factor(product.element), (merged * plane, channels * groups // merged, images),
+        (merged * value.x_channel * element_bytes, between * element_bytes),
+        box=(box, box // merged, 1),
+    )  # fmt: skip
+    return Planes(merged, boxes * box, image, result) if image.is_possible else None
+
+
+def _follow(extents: list[int], strides: Sequence[int]) -> bool:
+    """Return whether the pixels of an image are contiguous. ``strides`` begin with that of images."""
+    step = 1
+    for extent, stride in zip(extents[::-1], strides[:0:-1], strict=True):
+        if extent > 1 and stride != step:
+            return False
+        step *= extent
+    return True
 
 
 def _result_map(product: Product, begins_with_image: bool = False) -> tuple[TiledMap, bool] | None:

@@ -40,6 +40,8 @@ GRADIENTS = {
     "planes, groups": (on_tensor_cores((2, 64, 5, 7), (128, 32, 3, 3), formats=NCHW, groups=2), 1, 3),
     "planes, odd filters": (on_tensor_cores((2, 40, 7, 16), (21, 40, 1, 1), formats=NCHW, padding=(0, 0), beta=0.5), 1, 1),
     "planes, odd filters, TF32": (on_tensor_cores((2, 36, 8, 7), (35, 36, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0)), 1, 1),
+    "planes, read in place": (on_tensor_cores((2, 136, 7, 8), (32, 136, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0), beta=0.5), 1, 1),
+    "planes of odd pixels": (on_tensor_cores((2, 136, 7, 9), (36, 136, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0), beta=-2.0), 1, 1),
     "odd filters": (on_tensor_cores((2, 136, 7, 9), (21, 136, 1, 1), padding=(0, 0), alpha=-1.5), 1, 2),
     "odd filters, stride": (on_tensor_cores((2, 136, 9, 7), (70, 136, 1, 1), padding=(0, 0), stride=(2, 2), beta=0.5), 1, 2),
     "odd filters, several taps": (on_tensor_cores((2, 256, 8, 8), (65, 256, 3, 3)), 1, 5),

@@ -156,6 +156,10 @@ IN_PLANES = {  # x and y are NCHW, and TMA reads x in place.
     "TF32": convolution(IMPLICIT, (3, 36, 8, 7), 72, (1, 1), padding=0, blend=(-1.75, 0.0)),
     "TF32, blended": convolution(PRECOMPUTED, (2, 292, 4, 7), 136, (1, 1), padding=0, blend=(0.5, -2.0)),
     "TF32, groups": convolution(IMPLICIT, (2, 64, 16, 15), 160, (1, 1), padding=0, groups=2),
+    "TF32, odd pixels": convolution(IMPLICIT, (3, 36, 7, 9), 72, (1, 1), padding=0, blend=(-1.75, 0.0)),
+    "TF32, odd pixels, blended": convolution(PRECOMPUTED, (2, 100, 5, 7), 136, (1, 1), padding=0, blend=(0.5, -2.0)),
+    "TF32, pairs of pixels": convolution(IMPLICIT, (2, 40, 5, 10), 40, (1, 1), padding=0),
+    "TF32, odd pixels of a volume": convolution(IMPLICIT, (2, 32, 3, 3, 5), 33, (1, 1, 1), padding=0),
 }
 
 
@@ -220,9 +224,12 @@ def test_which_planes_are_read_as_they_are(backend):
 
     name = solver(algo=PRECOMPUTED)
     assert "tma_transposed" in name and solver(blend=(1.0, -0.5)) == solver(data_type=FLOAT) == name
+    for planes in ((7, 7), (5, 10), (4, 4)):
+        assert "tma_transposed" in solver((3, 64, *planes), data_type=FLOAT), planes
     for others in (
         {"data_type": FLOAT, "math": FMA}, {"stride": 2}, {"padding": 1}, {"taps": (1, 2)}, {"result": NHWC}, {"x": (3, 60, 8, 8)},
         {"x": (3, 16, 8, 8)}, {"x": (3, 64, 7, 7)}, {"x": (3, 64, 4, 4)}, {"x": (3, 64, 8, 8), "groups": 2},
+        {"data_type": FLOAT, "x": (3, 63, 7, 7)}, {"data_type": FLOAT, "x": (3, 64, 3, 3)},
     ):  # fmt: skip
         assert "transposed" not in solver(**others), others
 
