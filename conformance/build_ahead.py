@@ -95,6 +95,7 @@ VARIANTS = {
 }  # fmt: skip
 # Any shape may need these variants, even if no planned operation has them.
 CLOSED: dict[str, dict[str, Iterable[Any]]] = {
+    "convolution/depthwise/windows.cu": {"CHANNELS": "124"},
     **{f"gemm/{name}.cu": {"A_MN_MAJOR": "01", "B_MN_MAJOR": "01"} for name in ("matrix", "matrix_fp32")},
     **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
 }

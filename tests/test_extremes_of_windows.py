@@ -50,6 +50,8 @@ REFUSED = {
     "convolution.implicit_gemm_tma_": STEPS,
     "fused_ops.convolution_": STEPS,
     "fused_ops.filter_gradient_prologue_": STEPS,
+    # A table has the taps of every residue, and 32 bits count to the columns that a thread reads ahead.
+    "convolution.data_gradient_depthwise": FIELDS,
     # Tiles in shared memory hold every pixel between the taps.
     "convolution.data_gradient_folded": FIELDS,
     "convolution.data_gradient_small_channels": STEPS,

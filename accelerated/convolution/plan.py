@@ -21,12 +21,14 @@ from dualdnn.api.operations import (
 from ..solver import Problem, serve
 from .bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .bias_gradient_channels import BiasGradientChannels
+from .data_gradient.depthwise import DataGradientDepthwise
 from .data_gradient.direct import DataGradientDirect
 from .data_gradient.folded import DataGradientFolded
 from .data_gradient.grouped import DataGradientGrouped
 from .data_gradient.residue_classes import DataGradient, DataGradientProblem
 from .data_gradient.small_channels import DataGradientSmallChannels
 from .depthwise.depthwise import Depthwise, DepthwiseTma
+from .depthwise.windows import DepthwiseWindows
 from .filter_gradient.depthwise import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .filter_gradient.direct import FilterGradientDirect
 from .filter_gradient.forward_convolution import (
@@ -63,6 +65,7 @@ serve(
     (
         DepthwiseTma(),
         Depthwise(),
+        DepthwiseWindows(),
         Tiny(),
         PackGroups(),
         Grouped(),
@@ -85,6 +88,7 @@ serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
 serve(
     DataGradientProblem,
     (
+        DataGradientDepthwise(),
         DataGradientSmallChannels(),
         DataGradientGrouped(),
         DataGradientFolded(),

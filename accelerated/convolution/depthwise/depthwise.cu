@@ -3,7 +3,7 @@
 // Tiling: kernels compiled for common windows slide down a column of rows. A thread owns CHANNELS channels (one in
 // NCHW) and COLUMNS columns. It reads each row of x once, AHEAD of its use, and adds it to the OPEN rows of y whose
 // windows contain it. Taps and sums stay in registers. In NHWC, TMA loads the rows (tma.cuh). Unaligned operands are
-// summed one result at a time. grouped.cu serves other windows.
+// summed one result at a time. windows.cu serves other windows.
 //
 // Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 has time for 28 instructions per 16-bit output; with 3 x 3
 // windows the loops take 16 to 22 (docs/performance/convolution.md).

@@ -153,7 +153,9 @@ def _arguments(
         *((name, FastDivmod.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
         *_factors(o),
         *fields_of(c_int, plain=bytes(epilogue(o)) == bytes(PLAIN), channels=o.x.dims[1], images=o.x.dims[0]),
-        *fields_of(c_int, rows=rows, packed=last and _vector(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS),
+        *fields_of(
+            c_int, rows=rows, packed=last and vector_of(CHANNELS, o.x.dims[1], steps_around(o.x, 1)) == CHANNELS
+        ),
     ]
     return mapped_structure(*fields)
 
@@ -163,12 +165,12 @@ def _factors(operation: Convolution) -> list[tuple[str, Any]]:
     return factors(operation, alpha=alpha, beta=beta)
 
 
-def _steps(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:
+def steps_around(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:
     """Return the strides along every dimension but the innermost."""
     return (*tensor.strides[:innermost], *tensor.strides[innermost + 1 :])
 
 
-def _vector(most: int, extent: int, steps: tuple[int, ...]) -> int:
+def vector_of(most: int, extent: int, steps: tuple[int, ...]) -> int:
     """Return the largest vector, a power of two up to ``most``, that divides an extent and every stride."""
     return next(size for size in (16, 8, 4, 2, 1) if size <= most and not any(n % size for n in (extent, *steps)))
 
@@ -194,15 +196,15 @@ def _definitions_of_channels(o: Convolution) -> dict[str, int]:
     """Return the definitions where channels are innermost."""
     narrow, wide, columns = WINDOWS[o.w.dims[2:]]
     most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
-    channels = _vector(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1)))
+    channels = vector_of(most, o.x.dims[1], (*steps_around(o.x, 1), *steps_around(o.y, 1)))
     return _definitions_of_window(o) | {"CHANNELS_LAST": 1, "CHANNELS": channels, "COLUMNS": columns}
 
 
 def _definitions_of_rows(o: Convolution) -> dict[str, int]:
     """Return the definitions where rows are innermost."""
     step, width, most = o.convolution.stride[1], o.y.dims[3], VECTOR_BYTES // o.x.scalar_bytes
-    x_vector = _vector(most, o.x.dims[3], _steps(o.x, 3))
-    y_vector = _vector(most // step, width, _steps(o.y, 3))
+    x_vector = vector_of(most, o.x.dims[3], steps_around(o.x, 3))
+    y_vector = vector_of(most // step, width, steps_around(o.y, 3))
     taps, unit = o.w.dims[2] * o.w.dims[3], lcm(y_vector, max(1, x_vector // step))
     columns = min(
         range(unit, max(unit, most // step) + 1, unit),

@@ -104,15 +104,48 @@ GROUPED = {
 }  # fmt: skip
 
 
+DEPTHWISE = {name: operation for name, operation in GROUPED.items() if name.startswith("depthwise")} | {
+    "5 x 5, blended": gradient((1, 36, 11, 9), (36, 1, 5, 5), configuration="PSEUDO_HALF", formats=NHWC, stride=(2, 2), padding=(2, 2), groups=36, beta=0.5),
+    "odd channels": gradient((2, 9, 6, 7), (9, 1, 3, 2), formats=NHWC, stride=(2, 1), groups=9, mode=BACKWARDS),
+    "a row of taps": gradient((1, 6, 1, 41), (6, 1, 1, 31), configuration="PSEUDO_BFLOAT16", formats=NHWC, padding=(0, 15), groups=6),
+    "a column of taps that are a stride apart": gradient((1, 3, 29, 5), (3, 1, 7, 1), stride=(7, 1), padding=(0, 0), groups=3),
+    "stride and dilation": gradient((2, 8, 12, 11), (8, 1, 3, 3), formats=NHWC, stride=(2, 2), dilation=(2, 3), padding=(2, 2), groups=8),
+    "residues without taps": gradient((1, 4, 7, 8), (4, 1, 2, 1), configuration="DOUBLE", formats=NHWC, stride=(3, 4), padding=(0, 0), groups=4, beta=2.0),
+    "volumes": gradient((1, 4, 4, 5, 6), (4, 1, 3, 2, 3), stride=(1, 2, 2), groups=4, padding=(1, 1, 1)),
+    "more dilation than columns": gradient((1, 4, 3, 5), (4, 1, 1, 3), dilation=(1, 9), padding=(0, 9), groups=4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shifted", (None, "dy", "dx"))
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_depthwise_gradients_take_one_launch(backend, name, shifted):
+    plan = check(
+        backend, DEPTHWISE[name], "convolution.data_gradient_depthwise", shift=int(shifted is not None), shifted=shifted
+    )
+    assert kernels(plan) == ["convolution_depthwise_windows"]
+
+
+@pytest.mark.parametrize("operand", ("dy", "w"))
+def test_depthwise_gradients_of_what_is_not_finite(backend, operand):
+    """An infinity or NaN reaches the pixels under its taps and no others, and meets the zeros around dy."""
+    for name in ("depthwise", "stride and dilation", "residues without taps"):
+        inputs = {"w": "normal", "dy": "normal", "dx": "normal"} | {operand: "special"}
+        check(backend, DEPTHWISE[name], "convolution.data_gradient_depthwise", inputs=inputs)
+
+
 @pytest.mark.parametrize("name", GROUPED)
 def test_all_residues_in_one_launch(backend, name):
     assert kernels(check(backend, GROUPED[name], "convolution.data_gradient_grouped")) == ["convolution_grouped"]
 
 
 def test_small_groups_take_one_launch_whatever_the_stride(backend):
-    """The grouped kernel serves small groups with a stride; a depthwise convolution of dy serves stride 1."""
-    strided = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), stride=(2, 2), groups=8)
-    assert kernels(check(backend, strided)) == ["convolution_grouped"]
+    """The grouped kernel serves small groups with a stride; a depthwise convolution of dy serves stride 1. Depthwise
+    gradients with a stride, or of other windows, have a kernel of their own."""
+    for other in (
+        on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), stride=(2, 2), groups=8),
+        on_tensor_cores((2, 8, 1, 37), (8, 1, 1, 11), padding=(0, 5), groups=8),
+    ):
+        assert kernels(check(backend, other)) == ["convolution_depthwise_windows"]
     of_eight = on_tensor_cores((2, 64, 10, 7), (64, 8, 3, 3), stride=(2, 2), groups=8)
     assert backend.plan(of_eight).solver == "convolution.data_gradient_grouped"
     plain = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), groups=8)

@@ -168,8 +168,8 @@ def test_what_lies_outside_of_windows_is_of_no_matter(backend):
 
 
 def test_which_solver_is_preferred():
-    """TMA serves NHWC vectors of half and float. Thread tiles serve the other windows with a compiled kernel, and the
-    grouped kernel serves the rest."""
+    """TMA serves NHWC vectors of half and float. Thread tiles serve the other windows with a compiled kernel. The rest
+    have a kernel of any window."""
     wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
     assert preferred(wide) == "depthwise_tma"
     for operation in (depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
@@ -178,14 +178,35 @@ def test_which_solver_is_preferred():
     mixed = replace(large, y=TensorSpec.packed(HALF, large.y.dims, NCHW))
     far = depthwise(2, (400, 300), layout=NCHW, padding=3)
     for operation in (far, mixed, depthwise(8, (400, 300), 4)):
-        assert preferred(operation) == "grouped"
+        assert preferred(operation) == "depthwise_windows"
 
 
+WINDOWS = {
+    "4 x 4": {"taps": (4, 4), "padding": (2, 2)},
+    "a row": {"taps": (1, 31), "padding": (0, 15)},
+    "a column": {"taps": (9, 1), "padding": (4, 0), "stride": (7, 1)},
+    "patches": {"taps": (4, 4), "padding": (0, 0), "stride": (4, 4)},
+    "dilated": {"taps": (3, 5), "padding": (2, 6), "dilation": (2, 3)},
+    "stride and dilation": {"taps": (3, 3), "padding": (3, 4), "stride": (2, 3), "dilation": (3, 2)},
+    "more dilation than columns": {"taps": (1, 3), "padding": (0, 20), "dilation": (1, 20)},
+}
+
+
+@pytest.mark.parametrize("solver", ("grouped", "depthwise_windows"))
 @pytest.mark.parametrize("data_type", (HALF, FLOAT, DOUBLE), ids=lambda t: t.name)
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=lambda t: t.name)
-def test_any_window(backend, data_type, layout):
-    """A lane computes four channels; the last lane has only two."""
-    run(backend, depthwise(6, (6, 7), 4, layout=layout, data_type=data_type, padding=2), "convolution.grouped")
+def test_any_window(backend, data_type, layout, solver):
+    """A thread computes up to four channels; six channels leave vectors of two, or a lane with two."""
+    for window in WINDOWS.values():
+        options = dict(window)
+        made = depthwise(6, (13, 19), data_type=data_type, layout=layout)
+        spec = replace(
+            made.convolution,
+            **{"stride": (1, 1), "dilation": (1, 1)} | {k: v for k, v in options.items() if k != "taps"},
+        )
+        w = replace(made.w, dims=(6, 1, *options["taps"]))
+        y = TensorSpec.packed(data_type, spec.output_dims(made.x.dims, w.dims), layout)
+        run(backend, replace(made, convolution=spec, w=w, y=y), f"convolution.{solver}")
 
 
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])

@@ -101,9 +101,9 @@ SERVED = {
     ),
     "depthwise, dilated": (
         convolution(PRECOMPUTED, (2, 8, 9, 7), 8, (3, 3), groups=8, layout=NHWC, filter_layout=NHWC, dilation=2),
-        "grouped",
+        "depthwise_windows",
     ),
-    "depthwise, volume": (convolution(IMPLICIT, (1, 4, 4, 5, 6), 4, (2, 3, 3), groups=4), "grouped"),
+    "depthwise, volume": (convolution(IMPLICIT, (1, 4, 4, 5, 6), 4, (2, 3, 3), groups=4), "depthwise_windows"),
     "explicit": (convolution(EXPLICIT, SMALL, 5, (3, 3), math=FMA), "im2col_gemm"),
     "transform": (convolution(FFT, SMALL, 5, (3, 3), math=FMA), "fft"),
     "Winograd": (convolution(WINOGRAD, (1, 9, 7, 6), 34, (3, 3), math=FMA), "winograd"),

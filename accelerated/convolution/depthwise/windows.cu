@@ -1,0 +1,164 @@
+// This file computes depthwise convolutions (5.2.9, 5.2.10) and their input gradients (5.2.8) with any window.
+//
+// Tiling: a thread owns CHANNELS channels and COLUMNS columns of a row of y that meet the same taps. It walks along the
+// taps of each row of the window. The columns of x under the thread move through registers, so that one read serves
+// COLUMNS products. Shared memory holds the filters of the block's channels. An input gradient is a convolution of dy
+// (`x`) to dx (`y`). The columns of dx that are a stride apart form a residue, and the residues of a row are
+// neighbouring threads.
+//
+// Roofline bound: bytes, x and y once. A vector of y takes about (3 + CHANNELS) instructions for each tap.
+#include "convolution/problem.cuh"
+
+// The host defines CHANNELS (windows.py).
+constexpr int THREADS = 128, COLUMNS = 4;  // per block; per thread
+constexpr int AHEAD = 4;                   // taps whose columns of x are read at once
+constexpr int MAX_RESIDUES = 16;           // residues of a stride
+
+// Describes taps along an axis, in the order of their positions in x. The first one is `at` after the base of y.
+struct Taps {
+  int count, first, at;
+};
+
+// Describes an axis. The base of position y in x is (y * factor + padding) / stride, whose remainder chooses the taps.
+struct Axis {
+  FastDivmod stride;        // stride of a gradient; 1 for a convolution
+  int factor, padding;      // stride of a convolution, padding of a gradient; else 1 and 0
+  int step, tap_step;       // distances between taps in x and in the filter
+  int extent, pitch;        // extent and stride of x
+  Taps taps[MAX_RESIDUES];  // by remainder; for the columns of a convolution, parts of the window
+
+  __device__ __forceinline__ int base(unsigned position, unsigned& remainder) const {
+    return static_cast<int>(stride.divide(position * factor + padding, remainder));
+  }
+};
+
+struct Arguments : Operands<ELEMENT> {
+  Epilogue epilogue;
+  FastDivmod tiles, residues, rows, planes;  // divisors: column tiles, columns of different taps, rows and planes of y
+  FastDivmod lane_blocks, lanes;             // divisors: blocks of channels, vectors of channels per block
+  FastDivmod taps;                           // taps of the window
+  Axis axes[3];
+  int parts, apart;  // parts of the window's columns that a thread adds; distance between columns of a thread
+  int window[2];     // strides of a plane and of a row of the window, in taps
+  unsigned pixels;   // threads of one channel
+  int repeated;      // pixels per thread
+  int channels, channels_last, flipped, width;
+  int plain;  // The sums are the results.
+  int x_image, x_channel, y_image, y_channel, y_axis[3];
+};
+
+template <int WIDTH>
+__device__ __forceinline__ void sum_columns(const Arguments& a, unsigned index, int channel, const COMPUTE* filters) {
+  using Packed = Vector<ELEMENT, WIDTH>;
+  using Factors = Vector<COMPUTE, WIDTH>;
+  const Axis& across = a.axes[2];
+  unsigned tile, residue, row, plane, remainder[3];
+  if (a.channels_last) index = a.residues.divide(a.tiles.divide(index, tile), residue);
+  else index = a.tiles.divide(a.residues.divide(index, residue), tile);
+  const unsigned image = a.planes.divide(a.rows.divide(index, row), plane);
+  const int apart = a.apart, column = tile * COLUMNS * apart + residue;
+  const int base[3] = {a.axes[0].base(plane, remainder[0]), a.axes[1].base(row, remainder[1]),
+                       across.base(column, remainder[2])};
+  const Taps deep = a.axes[0].taps[remainder[0]], down = a.axes[1].taps[remainder[1]];
+  const ELEMENT* x = a.x + (static_cast<long long>(image) * a.x_image + static_cast<long long>(channel) * a.x_channel);
+
+  COMPUTE sums[COLUMNS][WIDTH] = {};
+  for (int t = 0; t < deep.count; t++)
+    for (int r = 0; r < down.count; r++) {
+      const int d = base[0] + deep.at + t * a.axes[0].step, h = base[1] + down.at + r * a.axes[1].step;
+      const bool exists = static_cast<unsigned>(d) < static_cast<unsigned>(a.axes[0].extent) &&
+                          static_cast<unsigned>(h) < static_cast<unsigned>(a.axes[1].extent);
+      const ELEMENT* line =
+          x + (static_cast<long long>(d) * a.axes[0].pitch + static_cast<long long>(h) * a.axes[1].pitch);
+      const int first_tap =
+          (deep.first + t * a.axes[0].tap_step) * a.window[0] + (down.first + r * a.axes[1].tap_step) * a.window[1];
+      for (int part = 0; part < a.parts; part++) {
+        const Taps taps = across.taps[remainder[2] + part];
+        int at = base[2] + taps.at;
+        // Zeros outside must be multiplied, because an infinity or NaN of the filter makes them NaN.
+        const auto read = [&](COMPUTE(&values)[WIDTH]) {
+          Packed vector = {};
+          if (exists && static_cast<unsigned>(at) < static_cast<unsigned>(across.extent))
+            vector = *reinterpret_cast<const Packed*>(line + static_cast<long long>(at) * across.pitch);
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) values[i] = load<COMPUTE>(vector.item[i]);
+          at += across.step;
+        };
+        COMPUTE field[COLUMNS + AHEAD - 1][WIDTH];
+#pragma unroll
+        for (int j = 0; j < COLUMNS - 1; j++) read(field[j]);
+        const COMPUTE* factors = filters + (first_tap + taps.first) * static_cast<int>(a.lanes.divisor * CHANNELS);
+        const int factor_step = across.tap_step * static_cast<int>(a.lanes.divisor * CHANNELS);
+        for (int u = 0; u < taps.count; u += AHEAD) {
+#pragma unroll
+          for (int t = 0; t < AHEAD; t++) {
+            if (u + t >= taps.count) break;
+            read(field[COLUMNS - 1 + t]);
+          }
+#pragma unroll
+          for (int t = 0; t < AHEAD; t++) {
+            if (u + t >= taps.count) break;
+            const Factors factor = *reinterpret_cast<const Factors*>(factors);
+            factors += factor_step;
+#pragma unroll
+            for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+              for (int i = 0; i < WIDTH; i++) sums[q][i] += field[q + t][i] * factor.item[i];
+          }
+#pragma unroll
+          for (int j = 0; j < COLUMNS - 1; j++)
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++) field[j][i] = field[j + AHEAD][i];
+        }
+      }
+    }
+
+  const long long offset = static_cast<long long>(image) * a.y_image + static_cast<long long>(channel) * a.y_channel +
+                           static_cast<long long>(plane) * a.y_axis[0] + static_cast<long long>(row) * a.y_axis[1];
+  const bool plain = a.plain && reinterpret_cast<uintptr_t>(a.y) % sizeof(Packed) == 0;
+#pragma unroll
+  for (int q = 0; q < COLUMNS; q++) {
+    if (column + q * apart >= a.width) break;
+    const long long to = offset + static_cast<long long>(column + q * apart) * a.y_axis[2];
+    if (plain) {
+      Packed vector;
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) vector.item[i] = store<ELEMENT>(sums[q][i]);
+      *reinterpret_cast<Packed*>(a.y + to) = vector;
+    } else {
+      finish<WIDTH, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, to, a.y_channel, WIDTH, channel, 1, sums[q]);
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) convolution_depthwise_windows(const Arguments a) {
+  griddepcontrol_wait();
+  COMPUTE* filters = reinterpret_cast<COMPUTE*>(shared_memory);  // [tap][channel]
+  unsigned lane_block;
+  const unsigned pixel_block = a.lane_blocks.divide(blockIdx.x, lane_block);
+  const int of_block = a.lanes.divisor * CHANNELS, first = lane_block * of_block, taps = a.taps.divisor;
+  for (unsigned i = threadIdx.x; i < static_cast<unsigned>(of_block * taps); i += THREADS) {
+    unsigned tap;
+    const int channel = a.taps.divide(i, tap);
+    const ELEMENT* w = a.w + static_cast<long long>(first) * taps;
+    filters[(a.flipped ? taps - 1 - tap : tap) * of_block + channel] =
+        first + channel < a.channels ? load<COMPUTE>(w[i]) : COMPUTE(0);
+  }
+  __syncthreads();
+
+  const unsigned across = THREADS / a.lanes.divisor;  // threads per vector of channels
+  unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;
+  if (a.channels_last) thread = a.lanes.divide(threadIdx.x, lane);
+  const int channel = first + lane * CHANNELS;
+  if (channel >= a.channels) return;
+  const bool packed = reinterpret_cast<uintptr_t>(a.x) % sizeof(Vector<ELEMENT, CHANNELS>) == 0;
+  for (int i = 0; i < a.repeated; i++) {
+    const unsigned index = (pixel_block * a.repeated + i) * across + thread;
+    if (index >= a.pixels) return;
+    if (packed) {
+      sum_columns<CHANNELS>(a, index, channel, filters + lane * CHANNELS);
+    } else {
+      for (int j = 0; j < CHANNELS; j++) sum_columns<1>(a, index, channel + j, filters + lane * CHANNELS + j);
+    }
+  }
+}

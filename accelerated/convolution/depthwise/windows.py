@@ -1,0 +1,239 @@
+"""Plan depthwise convolutions and their input gradients of any window (convolution/depthwise/windows.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import c_int
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, lcm, prod
+from typing import Any
+
+from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+
+from ...plans import Launch, arrays_of, fields_of, pointers, structure, type_definitions
+from ...primitives.geometry import FastDivmod
+from ...runtime.arguments import declared
+from ..forward import ConvolutionProblem
+from ..grouped import INSTRUCTIONS, seconds_of
+from ..problem import AXES, FARTHEST, PLAIN, EpilogueStruct, Rates, channels_last, operand_names, spatial
+from .depthwise import DepthwiseSolver, steps_around, vector_of
+
+SOURCE = "convolution/depthwise/windows.cu"
+THREADS = 128  # per block, as in the kernel
+COLUMNS = 4  # per thread, as in the kernel
+AHEAD = 4  # taps whose columns are read at once, as in the kernel
+MOST_CHANNELS = {HALF: 4, BFLOAT16: 4, FLOAT: 4, DOUBLE: 2}  # per thread, where channels are innermost
+MAX_LANES = 32  # vectors of channels per block
+MAX_RESIDUES = 16  # residues of a stride, as in the kernel
+SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
+MAX_REPEATED = 16  # tiles per thread
+WAVES = 16  # blocks per multiprocessor from which threads have several tiles
+TILE_INSTRUCTIONS = 80  # per tile of a thread
+ROW_INSTRUCTIONS = 25  # per row of taps
+
+
+class TapsStruct(ctypes.Structure):
+    """Mirror ``Taps`` of windows.cu."""
+
+    _fields_ = [*declared(c_int, "count first at")]
+
+
+class AxisStruct(ctypes.Structure):
+    """Mirror ``Axis`` of windows.cu."""
+
+    _fields_ = [
+        ("stride", FastDivmod),
+        *declared(c_int, "factor padding step tap_step extent pitch"),
+        ("taps", TapsStruct * MAX_RESIDUES),
+    ]
+
+
+def gradient_axis(taps: int, stride: int, padding: int, dilation: int) -> AxisStruct:
+    """Return an axis of a gradient. The taps of each residue count backwards, so that they rise in dy."""
+    common = gcd(stride, dilation)
+    step = stride // common
+    axis = AxisStruct(FastDivmod.of(stride), 1, padding, dilation // common, -step)
+    for residue in range(stride):
+        met = [tap for tap in range(taps) if (residue - tap * dilation) % stride == 0]
+        if met:
+            axis.taps[residue] = TapsStruct(len(met), met[-1], (residue - met[-1] * dilation) // stride)
+    return axis
+
+
+def convolution_axis(taps: int, stride: int, padding: int, dilation: int, parts: int = 1) -> AxisStruct:
+    """Return an axis of a convolution, whose taps are divided into parts: each has every ``parts``-th tap."""
+    axis = AxisStruct(FastDivmod.of(1), stride, 0, parts * dilation, parts)
+    for part in range(min(parts, taps)):
+        axis.taps[part] = TapsStruct(-(-(taps - part) // parts), part, part * dilation - padding)
+    return axis
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Describe a depthwise convolution of x to y, or its input gradient with dy as x and dx as y."""
+
+    convolution: ConvolutionSpec
+    x: TensorSpec
+    w: FilterSpec
+    y: TensorSpec
+    backward: bool
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the kernel has the types and residues, and a vector of filters fits shared memory."""
+        groups, strides = self.convolution.group_count, self.convolution.stride
+        known = self.x.data_type in MOST_CHANNELS and self.y.data_type == self.x.data_type
+        depthwise = groups > 1 and self.w.dims[:2] == (groups, 1)
+        fits = max(strides) <= MAX_RESIDUES and self._filter_bytes(1) <= SHARED_BYTES
+        return known and depthwise and fits and self._farthest <= FARTHEST
+
+    @property
+    def _farthest(self) -> int:
+        """Return a bound of the positions to which a thread counts along an axis."""
+        c = self.convolution
+        axes = zip(self.y.dims[2:], self.w.dims[2:], c.stride, c.padding, c.dilation, strict=True)
+        beyond = 2 * COLUMNS + AHEAD  # columns of a tile, and taps that are read ahead
+        return max(
+            extent * stride + 2 * padding + (taps + beyond) * lcm(stride, dilation)
+            for extent, taps, stride, padding, dilation in axes
+        )
+
+    @cached_property
+    def last(self) -> bool:
+        return channels_last(self.x) and channels_last(self.y)
+
+    @cached_property
+    def channels(self) -> int:
+        """Return the channels per thread."""
+        if not self.last:
+            return 1
+        steps = (*steps_around(self.x, 1), *steps_around(self.y, 1))
+        return vector_of(MOST_CHANNELS[self.x.data_type], self.x.dims[1], steps)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        return spatial(self.w.dims[2:], 1)
+
+    def _filter_bytes(self, lanes: int) -> int:
+        return prod(self.taps) * lanes * self.channels * (8 if self.x.data_type == DOUBLE else 4)
+
+    @cached_property
+    def apart(self) -> int:
+        """Return the columns from one column of a thread to the next: both meet the same taps."""
+        stride, dilation = self.convolution.stride[-1], self.convolution.dilation[-1]
+        return lcm(stride, dilation) if self.backward else dilation // gcd(stride, dilation)
+
+    @cached_property
+    def parts(self) -> int:
+        """Return the parts into which the columns of a convolution's window are divided."""
+        stride, dilation = self.convolution.stride[-1], self.convolution.dilation[-1]
+        return 1 if self.backward else min(stride // gcd(stride, dilation), self.taps[-1])
+
+    @cached_property
+    def residues(self) -> int:
+        """Return the columns of y that begin tiles of different residues."""
+        return min(self.apart, self.y.dims[-1])
+
+    @cached_property
+    def tiles(self) -> int:
+        steps = -(-self.y.dims[-1] // self.apart)
+        return -(-steps // COLUMNS)
+
+    @cached_property
+    def pixels(self) -> int:
+        """Return the threads of one channel."""
+        return self.y.dims[0] * prod(self.y.dims[2:-1]) * self.residues * self.tiles
+
+    @cached_property
+    def lanes(self) -> int:
+        """Return the vectors of channels per block.
+
+        Few unused lanes and long runs of channels are both good. In NCHW, several channels only fill the block.
+        """
+        vectors = self.x.dims[1] // self.channels
+        counts = [count for count in (32, 16, 8, 4, 2) if self._filter_bytes(count) <= SHARED_BYTES]
+        if not self.last:
+            return next((count for count in counts if count * self.pixels <= THREADS and count <= vectors), 1)
+        return min((*counts, 1), key=lambda count: -(-vectors // count) * (count + 1))
+
+    @property
+    def lane_blocks(self) -> int:
+        return -(-self.x.dims[1] // (self.lanes * self.channels))
+
+    def axes(self) -> tuple[AxisStruct, ...]:
+        c = self.convolution
+        steps = (spatial(c.stride, 1), spatial(c.padding, 0), spatial(c.dilation, 1))
+        axes = []
+        for d, of_axis in enumerate(zip(self.taps, *steps, strict=True)):
+            if self.backward:
+                axis = gradient_axis(*of_axis)
+            else:
+                stride, dilation = steps[0][d], steps[2][d]
+                axis = convolution_axis(*of_axis, parts=stride // gcd(stride, dilation) if d == AXES - 1 else 1)
+            axis.extent, axis.pitch = spatial(self.x.dims[2:], 1)[d], spatial(self.x.strides[2:], 0)[d]
+            axes.append(axis)
+        return tuple(axes)
+
+    def estimated_seconds(self, device: Any) -> float:
+        """Return the approximate seconds of the launch: memory traffic, or the instructions of its threads."""
+        strides = self.convolution.stride if self.backward else (1,) * len(self.convolution.stride)
+        rows, columns = prod(self.taps[:-1]) / prod(strides[:-1]), self.taps[-1] / strides[-1]
+        read = (self.parts * (COLUMNS - 1) + columns) * (4 + self.channels)
+        multiplied = columns * (3 + COLUMNS * self.channels)
+        tile = TILE_INSTRUCTIONS + rows * (ROW_INSTRUCTIONS + read + multiplied) + COLUMNS * (6 + 2 * self.channels)
+        threads = self.pixels * self.lane_blocks * self.lanes
+        computing = seconds_of(threads, tile, INSTRUCTIONS * device.multiprocessors)
+        nbytes = self.x.nbytes + self.w.nbytes + self.y.nbytes
+        return Rates.LAUNCH + max(nbytes / Rates.BANDWIDTH, computing)
+
+    def launch(self, operation: Any, device: Any, epilogue: EpilogueStruct, operands: Sequence[str]) -> Launch:
+        """Return the launch."""
+        outputs, across = spatial(self.y.dims[2:], 1), THREADS // self.lanes
+        pixel_blocks = -(-self.pixels // across)
+        most = max(1, pixel_blocks * self.lane_blocks // (WAVES * device.multiprocessors))
+        repeated = min(MAX_REPEATED, most)
+        arguments = structure(
+            *pointers(5),
+            ("epilogue", epilogue),
+            *fields_of(FastDivmod.of, tiles=self.tiles, residues=self.residues, rows=outputs[1], planes=outputs[0]),
+            *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, lanes=self.lanes, taps=prod(self.taps)),
+            ("axes", (AxisStruct * AXES)(*self.axes())),
+            *fields_of(c_int, parts=self.parts, apart=self.apart),
+            *arrays_of(c_int * 2, window=(self.taps[1] * self.taps[2], self.taps[2])),
+            *fields_of(c_int, pixels=self.pixels, repeated=repeated, channels=self.x.dims[1], channels_last=self.last),
+            *fields_of(c_int, flipped=self.convolution.is_flipped, width=outputs[2]),
+            ("plain", c_int(bytes(epilogue) == bytes(PLAIN))),
+            *fields_of(c_int, x_image=self.x.strides[0], x_channel=self.x.strides[1]),
+            *fields_of(c_int, y_image=self.y.strides[0], y_channel=self.y.strides[1]),
+            *arrays_of(c_int * AXES, y_axis=spatial(self.y.strides[2:], 0)),
+        )
+        definitions = type_definitions(self.x.data_type, operation, CHANNELS=str(self.channels))
+        function = device.function(SOURCE, "convolution_depthwise_windows", definitions)
+        grid = (self.lane_blocks * -(-pixel_blocks // repeated), 1, 1)
+        return Launch(function, arguments, operands, grid, (THREADS, 1, 1), self._filter_bytes(self.lanes))
+
+
+class DepthwiseWindows(DepthwiseSolver):
+    """Serve every window, stride and layout."""
+
+    name = "convolution.depthwise_windows"
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        plain = super().can_launch(problem) and problem.in_one_launch and not problem.filter_row
+        return plain and _windows(problem).is_known
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        return _windows(problem).estimated_seconds(problem.device)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o = problem.operation
+        operands = ("x", "w", *operand_names(o))
+        return [_windows(problem).launch(o, problem.device, problem.epilogue, operands)]
+
+
+def _windows(problem: ConvolutionProblem) -> Windows:
+    o = problem.operation
+    return Windows(o.convolution, o.x, o.w, o.y, False)
