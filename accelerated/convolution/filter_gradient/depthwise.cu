@@ -5,6 +5,9 @@
 // channels and share chunks (`items`). A tree adds their sums. If several blocks share channels, sum.cu adds the
 // blocks' sums in a fixed order.
 //
+// Windows of many taps are divided into parts of TAP_ROWS x TAP_COLUMNS taps, whose sums fit the registers of a thread.
+// Each block has one part.
+//
 // In NHWC, a producer warp loads rows by TMA into a ring of stages, and a warp owns 64 channels.
 //
 // Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. 64x256x56x56 in half takes 96 us on
@@ -33,6 +36,29 @@ struct Arguments {
   int log_vectors;           // binary logarithm of the vectors of channels per block
   FastDivmod tiles, chunks;  // tiles of columns, chunks of rows
   FastDivmod channel_blocks;
+  FastDivmod parts, parts_across;  // parts of the window, and those of a row of it
+  int window[2], left;             // taps of the window; padding of the columns beyond COLUMN_PADDING
+};
+
+// Describes the block's part of the window, and its index among the blocks of this part.
+struct Part {
+  int row, column;  // first tap
+  unsigned block, blocks;
+
+  template <class A> __device__ __forceinline__ explicit Part(const A& a) {
+    unsigned part, across;
+    block = a.parts.divide(blockIdx.x, part), blocks = gridDim.x / a.parts.divisor;
+    row = a.parts_across.divide(part, across) * TAP_ROWS, column = across * TAP_COLUMNS;
+  }
+
+  // Writes the sum of a tap of the part. The last parts have taps beyond the window.
+  template <class A>
+  __device__ __forceinline__ void write(const A& a, COMPUTE* to, int channel, int tap, COMPUTE sum) const {
+    const int r = row + tap / TAP_COLUMNS, s = column + tap % TAP_COLUMNS;
+    if (r >= a.window[0] || s >= a.window[1]) return;
+    const int index = r * a.window[1] + s, taps = a.window[0] * a.window[1];
+    to[channel * taps + (a.flipped ? taps - 1 - index : index)] = sum;
+  }
 };
 
 using Row = COMPUTE[COLUMNS][CHANNELS];
@@ -64,7 +90,8 @@ __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], con
     for (int i = 0; i < VECTORS; i++) {
       Packed vector = {};
       const int at = column + i * WIDTH;
-      if (exists && at < extent) vector = *reinterpret_cast<const Packed*>(row + at);
+      if (exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent))
+        vector = *reinterpret_cast<const Packed*>(row + at);
 #pragma unroll
       for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(vector.item[j]);
     }
@@ -100,6 +127,7 @@ struct Item {
   const ELEMENT *x, *dy;  // The image, at the first channel of the thread
   int column, count;      // first column of dy, number of existing columns
   int first, end;         // range of rows of dy
+  int top, left;          // row and column of x under the part's first tap, for the first element of dy
 
   // Adds row `row` of dy and the rows of x that meet it first. window[k] becomes row `row`, and window[k - 1] is the
   // row before. EVERY means that all rows of the window belong to the item.
@@ -110,9 +138,9 @@ struct Item {
                                      a.output[1], true);
 #pragma unroll
     for (int j = 0; j < ROW_STEP; j++) {
-      const int y = row * ROW_STEP - a.padding + j;
+      const int y = row * ROW_STEP + top + j;
       COMPUTE values[X_COLUMNS][CHANNELS];
-      read_row<X_COLUMNS, COLUMN_PADDING, X_WIDTH>(values, x + y * a.x_step[2], column * COLUMN_STEP,
+      read_row<X_COLUMNS, COLUMN_PADDING, X_WIDTH>(values, x + y * a.x_step[2], column * COLUMN_STEP + left,
                                                    static_cast<int>(a.x_step[3]), a.input[1],
                                                    static_cast<unsigned>(y) < static_cast<unsigned>(a.input[0]));
 #pragma unroll
@@ -141,9 +169,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
   griddepcontrol_wait();
   __shared__ COMPUTE shared[SLOTS][32][PITCH];
   const int vectors = 1 << a.log_vectors, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const Part window(a);
   unsigned channel_block;
-  const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);
-  const unsigned parts = gridDim.x / a.channel_blocks.divisor;
+  const unsigned part = a.channel_blocks.divide(window.block, channel_block);
+  const unsigned parts = window.blocks / a.channel_blocks.divisor;
   const int first_channel = channel_block * vectors * CHANNELS, channel = first_channel + lane % vectors * CHANNELS;
   Sums sums = {};
   if (channel < a.channels)
@@ -155,6 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
       item.x = a.x + image * a.x_step[0] + channel * a.x_step[1];
       item.dy = a.dy + image * a.dy_step[0] + channel * a.dy_step[1];
       item.column = tile * COLUMNS, item.count = a.output[1] - item.column;
+      item.top = window.row - a.padding, item.left = window.column - a.left;
       item.first = chunk * a.chunk_rows, item.end = min(item.first + a.chunk_rows, a.output[0]);
       if (item.count >= COLUMNS) item.walk<true>(a, sums);
       else item.walk<false>(a, sums);
@@ -178,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
     }
     __syncthreads();
   }
-  COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
+  COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * (a.window[0] * a.window[1]);
   for (int i = threadIdx.x; i < vectors * CHANNELS * TAPS; i += THREADS) {
     const int vector = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
     const int of = first_channel + vector * CHANNELS + element / TAPS;
@@ -186,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
     COMPUTE sum = shared[0][vector][element];
 #pragma unroll
     for (int w = 1; w < SLOTS; w++) sum += shared[w][vector][element];
-    to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
+    window.write(a, to, of, tap, sum);
   }
 }
 
@@ -209,6 +239,8 @@ struct TmaArguments {
   int stages, x_bytes, stage_bytes;
   FastDivmod tiles, chunks;
   FastDivmod channel_blocks;
+  FastDivmod parts, parts_across;
+  int window[2], left;
 };
 
 // Describes the block's chunk of rows.
@@ -278,9 +310,10 @@ extern "C" __global__ void __launch_bounds__((MAX_WARPS + 1) * 32, TMA_BLOCKS)
     convolution_depthwise_filter_gradient_tma(const __grid_constant__ TmaArguments a) {
   griddepcontrol_wait();
   const int warps = blockDim.x / 32 - 1, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const Part window(a);
   unsigned channel_block;
-  const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);
-  const unsigned parts = gridDim.x / a.channel_blocks.divisor;
+  const unsigned part = a.channel_blocks.divide(window.block, channel_block);
+  const unsigned parts = window.blocks / a.channel_blocks.divisor;
   const int first_channel = channel_block * 32 * CHANNELS, columns = warps * COLUMNS;
 #if defined(EMULATED_CUDA) || __CUDA_ARCH__ >= 900
   __shared__ Mbarrier full[MAX_STAGES], empty[MAX_STAGES];
@@ -298,8 +331,9 @@ extern "C" __global__ void __launch_bounds__((MAX_WARPS + 1) * 32, TMA_BLOCKS)
           unsigned char* to = ring.stages + ring.stage * a.stage_bytes;
           mbarrier_wait_parity(&empty[ring.stage], ring.parity ^ 1);
           mbarrier_arrive_expect_tx(&full[ring.stage], a.stage_bytes);
-          tma_load_4d(to, a.image, &full[ring.stage], first_channel, chunk.column * COLUMN_STEP - COLUMN_PADDING,
-                      row * ROW_STEP - a.padding, chunk.image);
+          tma_load_4d(to, a.image, &full[ring.stage], first_channel,
+                      chunk.column * COLUMN_STEP + window.column - a.left, row * ROW_STEP + window.row - a.padding,
+                      chunk.image);
           tma_load_4d(to + a.x_bytes, a.incoming, &full[ring.stage], first_channel, chunk.column, row, chunk.image);
         }
       }
@@ -320,14 +354,14 @@ extern "C" __global__ void __launch_bounds__((MAX_WARPS + 1) * 32, TMA_BLOCKS)
 #pragma unroll
       for (int c = 0; c < CHANNELS; c++) shared[(warp * 32 + lane) * PITCH + c * TAPS + t] = sums.of[t][c];
   __syncthreads();
-  COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
+  COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * (a.window[0] * a.window[1]);
   for (int i = threadIdx.x; i < 32 * CHANNELS * TAPS; i += blockDim.x) {
     const int vector = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
     const int of = first_channel + vector * CHANNELS + element / TAPS;
     if (of >= a.channels) continue;
     COMPUTE sum = shared[vector * PITCH + element];
     for (int w = 1; w < warps; w++) sum += shared[(w * 32 + vector) * PITCH + element];
-    to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
+    window.write(a, to, of, tap, sum);
   }
 #endif
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ctypes import c_int, c_longlong, c_ubyte
 from functools import cached_property
 from math import gcd, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations import TensorSpec
@@ -19,17 +19,17 @@ from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, has_tma, mapped_s
 from ...solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedPlan, within
 from ..depthwise.tma import tiled_map
-from ..problem import VECTOR_BYTES, channels_last
+from ..problem import VECTOR_BYTES, Rates, channels_last
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
 SOURCE = "convolution/filter_gradient/depthwise.cu"
 THREADS = 128  # per block
 WARP = 32  # threads
-MAX_TAPS = 7  # taps along an axis
-MAX_STEP = 2  # stride along an axis
+MAX_ACROSS = 16  # taps of a row, whose columns of x one thread holds
+MAX_TAPS = 28  # taps, whose sums one thread holds; with 49, TMA takes 4 times as long as other loads
+MAX_STEP = 8  # stride along an axis
 FEW_TAPS = 9
-MAX_OF_TMA = 25  # taps, whose sums one thread holds; with 49, TMA takes 4 times as long as other loads
 CHANNELS = 2  # channels per thread, where they are contiguous
 # The values are columns per thread, for few taps and for more. The key says whether channels are contiguous.
 COLUMNS = {True: (4, 2), False: (8, 4)}
@@ -43,7 +43,7 @@ SUM_BYTES = 4
 
 
 class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
-    """Serve ALGO_1 where every channel has its own filter of up to 7 x 7 taps."""
+    """Serve ALGO_1 where every channel has its own filter, of any window."""
 
     name = "convolution.depthwise_filter_gradient"
 
@@ -52,9 +52,9 @@ class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
         if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or c.rank != 2 or not problem.in_one_launch:
             return False
         depthwise = problem.groups > 1 and o.dw.dims[:2] == (problem.groups, 1)
-        taps = max(o.dw.dims[2:]) <= MAX_TAPS and max(c.stride) <= MAX_STEP and max(c.dilation) == 1
+        known = max(c.stride) <= MAX_STEP and max(c.dilation) == 1
         along = all(_is_along(spec) for spec in (o.x, o.dy)) or all(channels_last(spec) for spec in (o.x, o.dy))
-        return depthwise and taps and c.padding[1] < o.dw.dims[3] and along
+        return depthwise and known and along
 
     def division(self, problem: FilterGradientProblem) -> _Division:
         """Return the division of channels, columns and rows."""
@@ -66,7 +66,8 @@ class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         o = problem.operation
-        return 2 * LAUNCH_SECONDS + (o.x.nbytes + o.dy.nbytes) / BYTES_PER_SECOND
+        computing = 2.0 * prod(o.dy.dims) * prod(o.dw.dims[2:]) / Rates.FLOATS
+        return 2 * LAUNCH_SECONDS + max(computing, (o.x.nbytes + o.dy.nbytes) / BYTES_PER_SECOND)
 
     def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
         division, nbytes = self.division(problem), problem.operation.x.scalar_bytes
@@ -96,7 +97,11 @@ class _Division:
         self.problem, self.operation = problem, problem.operation
         o, c = self.operation, self.operation.convolution
         self.last = channels_last(o.x) and channels_last(o.dy)
-        few = self.few = prod(o.dw.dims[2:]) <= FEW_TAPS
+        self.part = _part(*o.dw.dims[2:])
+        self.parts_down, self.parts_across = (
+            -(-taps // of_part) for taps, of_part in zip(o.dw.dims[2:], self.part, strict=True)
+        )
+        few = self.few = prod(self.part) <= FEW_TAPS
         self.blocks = BLOCKS[few and o.x.scalar_bytes < 8]
         # All addresses have one division, because they have one workspace.
         self.channels = self._width(CHANNELS, o.x, o.dy) if self.last else 1
@@ -106,13 +111,17 @@ class _Division:
         self.columns = narrow if not few or wasteful or o.x.scalar_bytes > 2 else wide
         most = min(self.columns, VECTOR_BYTES // o.x.scalar_bytes) if problem.aligned else 1
         self.x_width, self.dy_width = self._width(most, o.x), self._width(most, o.dy)
+        # Vectors of a row of x begin after the padding.
+        self.padding = c.padding[1] if self.parts_across == 1 and c.padding[1] < self.part[1] and not self.last else 0
+        if self.padding != c.padding[1] or self.parts_across > 1:
+            self.x_width = 1
         if self.last:
             self.x_width = self.dy_width = self.channels if problem.aligned else 1
         self.vectors = min(WARP, 1 << (-(-o.x.dims[1] // self.channels) - 1).bit_length()) if self.last else 1
         self.channel_blocks = -(-o.x.dims[1] // (self.vectors * self.channels))
         self.lanes = THREADS // self.vectors  # threads that share items
         self.tiles = -(-width // self.columns)
-        self.depth = -(-o.dw.dims[2] // c.stride[0])
+        self.depth = -(-self.part[0] // c.stride[0])
 
     def _width(self, most: int, *tensors: TensorSpec) -> int:
         """Return the elements of a row, or the channels, per access."""
@@ -127,7 +136,7 @@ class _Division:
     def chunks(self) -> Chunks:
         """Return the division with which all resident threads finish first."""
         height, lanes = self.operation.dy.dims[2], self.lanes
-        most = max(1, self.blocks * self.problem.device.multiprocessors // self.channel_blocks)
+        most = max(1, self.blocks * self.problem.device.multiprocessors // (self.channel_blocks * self.window_parts))
 
         def divided(count: int) -> Chunks:
             rows = -(-height // count)
@@ -142,15 +151,33 @@ class _Division:
     def parts(self) -> int:
         return self.chunks.parts
 
+    @property
+    def window_parts(self) -> int:
+        return self.parts_down * self.parts_across
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        return self.channel_blocks * self.parts * self.window_parts, 1, 1
+
+    @property
+    def window_fields(self) -> list[tuple[str, Any]]:
+        """Return the fields of the arguments that describe the window and its parts."""
+        o, left = self.operation, self.operation.convolution.padding[1] - self.padding
+        return [
+            *fields_of(FastDivmod.of, parts=self.window_parts, parts_across=self.parts_across),
+            *arrays_of(c_int * 2, window=o.dw.dims[2:]),
+            *fields_of(c_int, left=left),
+        ]
+
     @cached_property
     def definitions(self) -> tuple[tuple[str, str], ...]:
         o, c = self.operation, self.operation.convolution
         constants = {
             "CHANNELS_LAST": int(self.last), "CHANNELS": self.channels, "COLUMNS": self.columns,
             "X_WIDTH": self.x_width,
-            "DY_WIDTH": self.dy_width, "THREADS": THREADS, "BLOCKS": self.blocks, "TAP_ROWS": o.dw.dims[2],
-            "TAP_COLUMNS": o.dw.dims[3], "ROW_STEP": c.stride[0], "COLUMN_STEP": c.stride[1],
-            "COLUMN_PADDING": c.padding[1], "TMA_BLOCKS": TMA_BLOCKS,
+            "DY_WIDTH": self.dy_width, "THREADS": THREADS, "BLOCKS": self.blocks, "TAP_ROWS": self.part[0],
+            "TAP_COLUMNS": self.part[1], "ROW_STEP": c.stride[0], "COLUMN_STEP": c.stride[1],
+            "COLUMN_PADDING": self.padding, "TMA_BLOCKS": TMA_BLOCKS,
         }  # fmt: skip
         return type_definitions(o.x.data_type, o, **{name: str(value) for name, value in constants.items()})
 
@@ -164,10 +191,10 @@ class _Division:
             *fields_of(c_int, items=self.problem.images * self.tiles * chunks.chunks, flipped=o.convolution.is_flipped),
             ("log_vectors", c_int(self.vectors.bit_length() - 1)),
             *fields_of(FastDivmod.of, tiles=self.tiles, chunks=chunks.chunks, channel_blocks=self.channel_blocks),
+            *self.window_fields,
         )
         function = self.problem.device.function(SOURCE, "convolution_depthwise_filter_gradient", self.definitions)
-        grid = (self.channel_blocks * chunks.parts, 1, 1)
-        return Launch(function, arguments, ("x", "dy", "partial"), grid, (THREADS, 1, 1))
+        return Launch(function, arguments, ("x", "dy", "partial"), self.grid, (THREADS, 1, 1))
 
 
 class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
@@ -186,9 +213,6 @@ class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
             return False
         division = _TmaDivision(problem)
         return division.last and division.channels == CHANNELS and division.is_possible
-
-    def applies(self, problem: FilterGradientProblem) -> bool:
-        return prod(problem.operation.dw.dims[2:]) <= MAX_OF_TMA and self.serves(problem)
 
     def division(self, problem: FilterGradientProblem) -> _Division:
         return _TmaDivision(problem)
@@ -212,7 +236,7 @@ class _TmaDivision(_Division):
         self.tiles = -(-groups // MAX_WARPS)
         self.warps = -(-groups // self.tiles)
         box, columns = WARP * CHANNELS, self.warps * self.columns
-        self.x_box = (box, (columns - 1) * column_step + o.dw.dims[3], row_step, 1)
+        self.x_box = (box, (columns - 1) * column_step + self.part[1], row_step, 1)
         self.dy_box = (box, columns, 1, 1)
         self.x_bytes, dy_bytes = (prod(sizes) * o.x.scalar_bytes for sizes in (self.x_box, self.dy_box))
         self.stage_bytes = self.x_bytes + dy_bytes
@@ -221,9 +245,9 @@ class _TmaDivision(_Division):
 
     @property
     def is_possible(self) -> bool:
-        """Return whether TMA can read both tensors."""
+        """Return whether TMA can read both tensors, and rows while others are added."""
         maps = (tiled_map(self.operation.x, self.x_box), tiled_map(self.operation.dy, self.dy_box))
-        return all(made.is_possible for made in maps)
+        return self.stages > 1 and all(made.is_possible for made in maps)
 
     def launch(self) -> Launch:
         o, chunks, device = self.operation, self.chunks, self.problem.device
@@ -236,18 +260,26 @@ class _TmaDivision(_Division):
             *fields_of(c_int, items=self.problem.images * self.tiles * chunks.chunks, flipped=o.convolution.is_flipped),
             *fields_of(c_int, stages=self.stages, x_bytes=self.x_bytes, stage_bytes=self.stage_bytes),
             *fields_of(FastDivmod.of, tiles=self.tiles, chunks=chunks.chunks, channel_blocks=self.channel_blocks),
+            *self.window_fields,
         ]
         arguments = mapped_structure(*fields)
         entry = "convolution_depthwise_filter_gradient_tma"
-        sums_bytes = SUM_BYTES * self.warps * WARP * (prod(o.dw.dims[2:]) * CHANNELS + 1)
+        sums_bytes = SUM_BYTES * self.warps * WARP * (prod(self.part) * CHANNELS + 1)
         launch = Launch(
             device.function(SOURCE, entry, self.definitions), arguments, ("x", "dy", "partial"),
-            (self.channel_blocks * chunks.parts, 1, 1), ((self.warps + 1) * WARP, 1, 1),
+            self.grid, ((self.warps + 1) * WARP, 1, 1),
             max(self.stages * self.stage_bytes, sums_bytes) + ROW_BYTES,
         )  # fmt: skip
         placed = (("image", 0, tiled_map(o.x, self.x_box)), ("incoming", 1, tiled_map(o.dy, self.dy_box)))
         maps = tuple((getattr(type(arguments), name).offset, operand, 0, made) for name, operand, made in placed)
         return TmaLaunch(device, (SOURCE, self.definitions), entry, launch, maps, None)
+
+
+def _part(rows: int, columns: int) -> tuple[int, int]:
+    """Return the rows and columns of taps of a part of a window, of almost equal parts."""
+    across = -(-columns // -(-columns // MAX_ACROSS))
+    most = max(1, MAX_TAPS // across)
+    return -(-rows // -(-rows // most)), across
 
 
 def _is_along(tensor: TensorSpec) -> bool:

@@ -278,6 +278,13 @@ OF_CHANNELS = {
     "channels, wide": depthwise((2, 72, 7, 37), (3, 3), configuration="PSEUDO_HALF", formats=NHWC),
     "channels, 5 x 5": depthwise((2, 8, 9, 10), (5, 5), formats=NHWC, padding=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "one row": depthwise((5, 3, 1, 6), (1, 3), padding=(0, 1)),
+    "parts of 7 x 7": depthwise(
+        (2, 72, 9, 10), (7, 7), configuration="PSEUDO_HALF", formats=NHWC, padding=(3, 3), mode=Mode.CUDNN_CONVOLUTION
+    ),
+    "parts of a row": depthwise((2, 8, 1, 45), (1, 37), configuration="PSEUDO_BFLOAT16", formats=NHWC, padding=(0, 18)),
+    "parts of planes": depthwise((2, 2, 14, 24), (9, 17), configuration="PSEUDO_HALF", padding=(4, 8), stride=(3, 4)),
+    "padding beyond the window": depthwise((2, 4, 5, 6), (3, 2), padding=(4, 3)),
+    "padding beyond the window, channels": depthwise((2, 8, 5, 6), (3, 2), formats=NHWC, padding=(4, 3), stride=(1, 3)),
 }
 
 
