@@ -43,6 +43,10 @@ REFUSED = {
     "convolution.filter_gradient_fft": FIELDS,
     "convolution.im2col_gemm": {"dilation"},
     "convolution.winograd": FIELDS,
+    # Patches lie side by side, without padding and dilation.
+    "convolution.copied_patches": FIELDS,
+    "convolution.data_gradient_copied_patches": FIELDS,
+    "convolution.filter_gradient_copied_patches": FIELDS,
     # The boxes of tensor maps have short steps and few pixels before the image.
     "convolution.filter_gradient_nchw_": STEPS,
     "convolution.filter_gradient_tf32_": {"padding"},

@@ -21,6 +21,7 @@ from dualdnn.api.operations import (
 from ..solver import Problem, serve
 from .bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .bias_gradient_channels import BiasGradientChannels
+from .copied_patches import ConvolutionCopiedPatches, DataGradientCopiedPatches, FilterGradientCopiedPatches
 from .data_gradient.depthwise import DataGradientDepthwise
 from .data_gradient.direct import DataGradientDirect
 from .data_gradient.folded import DataGradientFolded
@@ -56,13 +57,15 @@ from .implicit_gemm.solvers import ImplicitGemm
 from .implicit_gemm.tma import TMA
 from .int8x32_reorder import Int8x32Reorder
 from .pack_groups import PackGroups
+from .patches import described
 from .tiny import Tiny
 from .transforms.fft import FFT
 from .transforms.winograd import Winograd, WinogradNonfused
 
 serve(
-    ConvolutionProblem,
+    described(ConvolutionProblem),
     (
+        ConvolutionCopiedPatches(),
         DepthwiseTma(),
         Depthwise(),
         DepthwiseWindows(),
@@ -86,8 +89,9 @@ serve(
 serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
 serve(
-    DataGradientProblem,
+    described(DataGradientProblem),
     (
+        DataGradientCopiedPatches(),
         DataGradientDepthwise(),
         DataGradientSmallChannels(),
         DataGradientGrouped(),
@@ -98,8 +102,9 @@ serve(
     ConvolutionBackwardData,
 )
 serve(
-    FilterGradientProblem,
+    described(FilterGradientProblem),
     (
+        FilterGradientCopiedPatches(),
         DepthwiseFilterGradientTma(),
         DepthwiseFilterGradient(),
         FilterGradientGrouped(),
