@@ -105,6 +105,12 @@ class KernelStep:
         self._encoded = Answers(ENCODINGS_KEPT)
         self._issue = function.in_shape(shape)
 
+    @property
+    def work(self) -> tuple[Any, ...]:
+        """Return everything that the launch depends on: steps of equal work do the same."""
+        maps = tuple((offset, where.operand, where.delta, wanted) for offset, where, wanted in self.maps)
+        return self.function, self._rest, self.shape, self.operands, maps
+
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch the kernel. The last two addresses belong to SCRATCH and NOTHING."""
         if _launched is not None:
@@ -131,6 +137,11 @@ class UploadStep:
 
     def __init__(self, device: Any, data: bytes, where: Where) -> None:
         self.device, self.data, self.where = device, data, where
+
+    @property
+    def work(self) -> tuple[Any, ...]:
+        """Return everything that the copy depends on."""
+        return self.data, self.where
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Copy the bytes. They are not pinned memory, so they may be freed when this returns."""
@@ -171,6 +182,16 @@ class Record:
         if not self.parts:
             self.begin(0)
         self.parts[-1].steps.append(step)
+
+    @property
+    def work(self) -> tuple[Any, ...]:
+        """Return everything that the steps depend on, so that records of equal work take the same time."""
+        return tuple((scratch_bytes, *(step.work for step in steps)) for scratch_bytes, steps in self.parts)
+
+    @property
+    def is_capturable(self) -> bool:
+        """Return whether a graph of the steps keeps no memory: they are kernels without scratch memory."""
+        return all(not scratch and all(isinstance(s, KernelStep) for s in steps) for scratch, steps in self.parts)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Run asynchronously on the stream, on operands at these addresses; 0 stands for a missing operand."""

@@ -69,6 +69,7 @@ class CrosscheckBackend:
             "operand",
             "graph_solvers",
             "in_one_order",
+            "algorithm_time",
             "new_stream",
             "stream",
             "finished",
@@ -83,9 +84,6 @@ class CrosscheckBackend:
     def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
         preferred: Sequence[Operation] = self.accelerated.preferred_algorithms(operations)
         return preferred
-
-    def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
-        return float(self.accelerated.algorithm_time(operation, operands, stream))
 
     def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
         from dualdnn.reference import judge, second_opinion

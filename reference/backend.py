@@ -177,7 +177,7 @@ class ReferenceBackend:
         """Return no solvers, because there is only one formula."""
         return ()
 
-    def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
+    def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any, _timed: Any = None) -> float:
         launch = self.prepare(operation)
         start = perf_counter()
         launch(operands, stream)

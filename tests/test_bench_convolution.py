@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.runtime.timing import Graph
 from dualdnn.api import cudnn
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as DataAlgo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnMathType_t as Math
-from dualdnn.api.operations import ConvolutionForward
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward
 from dualdnn.api.operations.specs import NCHW, NHWC
-from dualdnn.conformance.bench import convolution_search, graph_rows
+from dualdnn.conformance.bench import convolution_search, graph_rows, measure
 from dualdnn.conformance.bench.ceilings import Ceilings, data_sheet
 from dualdnn.conformance.bench.command import cell, remarks, summary, table
 from dualdnn.conformance.bench.convolution_rows import TINY, convolution, convolution_rows, input_matrix, rectified
@@ -83,6 +84,19 @@ class StandInFunction:
 
 def measured(row, vendor=None, torch=None):
     return with_floor(Bench("emulated", vendor, torch).measure(row, StandInBenchmark()), CEILINGS)
+
+
+@pytest.mark.parametrize("chosen", (0, 1))
+def test_the_first_choice_for_a_gradient_is_timed(monkeypatch, chosen):
+    """A gradient is timed with ALGO_1, and by the algorithm that the ranking lists first where it is another one."""
+    o = FLAT.operation
+    algorithm = DataAlgo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
+    gradient = ConvolutionBackwardData(o.convolution, algorithm, 0, 1.0, 0.0, o.w, o.y, o.x)
+    first = DataAlgo(chosen)
+    monkeypatch.setattr(measure, "first_choice", lambda *_: SimpleNamespace(algo=first))
+    result = measured(Row("tiny data gradient", "data gradient", gradient))
+    assert result["message"] is None and result["v7_algorithm"] == str(chosen)
+    assert (result["v7_us"] is None, result["v7_ratio"] == 1) == ((True, True) if chosen else (False, False))
 
 
 def test_a_convolution_beside_a_vendor():

@@ -87,8 +87,11 @@ class Clock:
     def median(self, work: Work, repetitions: int = 10, rounds: int = 9) -> float:
         """Return the seconds of one ``work()``: the median of ``rounds`` graphs with ``repetitions`` each."""
         with self.repeated(work, repetitions) as graph:
-            graph()
-            return statistics.median(self.seconds(graph) for _ in range(rounds)) / repetitions
+            times = []
+            for _ in range(rounds):
+                graph()  # It runs while the host queues the graph that is measured.
+                times.append(self.seconds(graph))
+            return statistics.median(times) / repetitions
 
     def repeated(self, work: Work, repetitions: int) -> Graph:
         """Return a graph that repeats ``work()``, after one run for warming up."""

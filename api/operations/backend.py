@@ -93,8 +93,17 @@ class Backend(Protocol):
     def graph_solvers(self, operation: OperationGraph) -> tuple[str, ...]:
         """Return the names of the solvers that the engine's knob selects from, or an empty tuple if there is no choice."""
 
-    def algorithm_time(self, operation: Operation, operands: Sequence[Operand | None], stream: Any) -> float:
-        """Run the operation on these operands and return its time in milliseconds; wait for the result."""
+    def algorithm_time(
+        self,
+        operation: Operation,
+        operands: Sequence[Operand | None],
+        stream: Any,
+        timed: dict[Any, float] | None = None,
+    ) -> float:
+        """Run the operation on these operands and return its time in milliseconds; wait for the result.
+
+        timed: is kept by the caller during a search. Operations that are the same work may get one time by it.
+        """
 
     def new_stream(self) -> Any: ...
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t, cudnnMathType_t, cudnnStatus_t
-from dualdnn.api.operations import ConvolutionForward
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, described, sized
@@ -19,10 +20,15 @@ from .row import Convolution
 LARGEST_WORKSPACE = 8 << 30  # bytes; algorithms that need more are left out
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 FMA = cudnnMathType_t.CUDNN_FMA_MATH
+RANKED_BY = {
+    ConvolutionForward: "cudnnGetConvolutionForwardAlgorithm_v7",
+    ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataAlgorithm_v7",
+    ConvolutionBackwardFilter: "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
+}  # calls that rank algorithms without a run
 
 
-def algorithm_name(algorithm: cudnnConvolutionFwdAlgo_t) -> str:
-    return algorithm.name.removeprefix("CUDNN_CONVOLUTION_FWD_ALGO_")
+def algorithm_name(algorithm: IntEnum) -> str:
+    return algorithm.name.rpartition("_ALGO_")[2]
 
 
 def variants(functions: Any, handle: Any, operation: Convolution) -> list[Convolution]:
@@ -71,9 +77,15 @@ def search(handle: Any, operation: Convolution, memory: Mapping[str, Any], scrat
         handle, x, memory["x"].address, w, memory["w"].address, convolution, y, memory["y"].address, most,
         scratch.address, scratch.nbytes,
     )  # fmt: skip
-    first = cudnn.cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, 1).perfResults[0]
+    first = first_choice(handle, operation)
     times = {(r.algo, r.mathType): r.time * 1e-3 for r in found.perfResults if r.status == SUCCESS}
     return Search(times, (first.algo, first.mathType))
+
+
+def first_choice(handle: Any, operation: Any) -> Any:
+    """Return the first entry that our ranking lists for a convolution or a gradient."""
+    rank = getattr(cudnn, RANKED_BY[type(operation)])
+    return rank(handle, *described(Caller(cudnn, handle), operation), 1).perfResults[0]
 
 
 def in_order(

@@ -37,7 +37,7 @@ from ..contents import contents
 from ..inputs import values
 from ..subjects import Subject
 from .ceilings import Ceilings, data_sheet, microseconds
-from .convolution_search import algorithm_name, in_order, plain, search, variants
+from .convolution_search import RANKED_BY, algorithm_name, first_choice, in_order, plain, search, variants
 from .designed import OnChip, designed_bytes
 from .graph_path import GraphPath
 from .row import Attention, Convolution, Row
@@ -345,7 +345,9 @@ class Bench:
     def _ours(self, operation: Operation, memory: dict[str, Any]) -> tuple[Contender, dict[str, Any]]:
         """Return our call and the results of the searches. A convolution uses the algorithm that our search finds."""
         if not isinstance(operation, Convolution):
-            return Contender(self._own_call(operation, memory)), self._solver(operation)
+            own, solver = self._own_call(operation, memory), self._solver(operation)
+            ranked = self._ranked(operation, own, memory) if type(operation) in RANKED_BY else {}
+            return Contender(own), solver | ranked
         found = search(self.handle, plain(operation), memory, memory["workSpace"])
 
         def quick(variant: Convolution) -> float:
@@ -366,6 +368,20 @@ class Bench:
             "v7_ratio": found.ratio,
             "v7_us": None if first is None or same else self._median(self._own_call(first, memory)) * 1e6,
         }
+
+    def _ranked(self, operation: Any, own: Work, memory: dict[str, Any]) -> dict[str, Any]:
+        """Return the first choice for a gradient, its microseconds if it is another algorithm, and how many times as
+        long as our call it takes."""
+        algorithm = first_choice(self.handle, operation).algo
+        seconds, ratio = None, 1.0
+        if algorithm != operation.algo:
+            first = sized(Caller(cudnn, self.handle), replace(operation, algo=algorithm))
+            self._solver(first)
+            with self.handle.allocate(max(first.workspace_bytes, 1)) as room:
+                seconds = self._median(self._own_call(first, {**memory, "workSpace": room}))
+                self.device.synchronize()
+            ratio = seconds / self._median(own)
+        return {"v7_algorithm": algorithm_name(algorithm), "v7_us": microseconds(seconds), "v7_ratio": ratio}
 
     def _separate(self, row: Row, memory: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
         """Return the separate calls that together do the row's operation, each with the buffers of its operands."""

@@ -95,7 +95,8 @@ class Search:
         try:
             for name in (*described.inputs, *described.outputs):
                 buffers.append(_zeros(handle, described.nbytes(name), no_memory))
-            found = [self._measured_with_own_workspace(handle, operation, buffers) for operation in taken]
+            timed: dict[Any, float] = {}
+            found = [self._measured_with_own_workspace(handle, operation, buffers, timed) for operation in taken]
             return _first(_by_time(found) + refused, count)
         finally:
             for buffer in buffers:
@@ -129,14 +130,13 @@ class Search:
         expect(
             operands[-1].writable, BAD_PARAM, unusable["output"], f"{names[-1]} is written, but its memory is read-only"
         )
-        found = []
+        found, timed = [], dict[Any, float]()
         for operation in taken:
             if operation.workspace_bytes > room:
                 found.append(self._result(operation, ALLOC_FAILED, UNMEASURED))
             else:
-                found.append(
-                    self._measured(handle, operation, [*operands, workspace if operation.workspace_bytes else None])
-                )
+                memory_of = [*operands, workspace if operation.workspace_bytes else None]
+                found.append(self._measured(handle, operation, memory_of, timed))
         return _first(_by_time(found) + refused, count)
 
     def _sorted_out(self, handle: Any, problem: Problem, clauses: Mapping[str, str]) -> tuple[list[Any], list[Any]]:
@@ -160,22 +160,28 @@ class Search:
         math_type = operation.convolution.math_type
         return self.entry(operation.algo, status, time, operation.workspace_bytes, determinism, math_type)
 
-    def _measured(self, handle: Any, operation: Any, operands: list[Any]) -> Any:
-        """Run an operation on these operands, the workspace last, and return its entry."""
+    def _measured(self, handle: Any, operation: Any, operands: list[Any], timed: dict[Any, float]) -> Any:
+        """Run an operation on these operands, the workspace last, and return its entry.
+
+        timed: holds the times of this search. Algorithms with the same launches get one time and keep their order.
+        """
         try:
-            return self._result(operation, SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream))
+            time = handle.backend.algorithm_time(operation, operands, handle.stream, timed)
         except BackendError:
             return self._result(operation, EXECUTION_FAILED, UNMEASURED)
+        return self._result(operation, SUCCESS, time)
 
-    def _measured_with_own_workspace(self, handle: Any, operation: Any, operands: list[Any]) -> Any:
+    def _measured_with_own_workspace(
+        self, handle: Any, operation: Any, operands: list[Any], timed: dict[Any, float]
+    ) -> Any:
         if operation.workspace_bytes == 0:
-            return self._measured(handle, operation, [*operands, None])
+            return self._measured(handle, operation, [*operands, None], timed)
         try:
             workspace = handle.allocate(operation.workspace_bytes)
         except CudnnError as error:
             return self._result(operation, error.status, UNMEASURED)
         try:
-            return self._measured(handle, operation, [*operands, workspace])
+            return self._measured(handle, operation, [*operands, workspace], timed)
         finally:
             workspace.free()
 

@@ -89,7 +89,8 @@ def _found(
     operation = make(replace(spec, algo=STANDARD, plan=None))
     given = {**memory, "states": rnn.held("states")}
     operands = usable(section.name, handle, operation, given, NAMED, section.small)
-    results = [_tried(handle, _by(make, spec, algorithm), operands) for algorithm in algorithms]
+    timed: dict[Any, float] = {}
+    results = [_tried(handle, _by(make, spec, algorithm), operands, timed) for algorithm in algorithms]
     found = [_performance(algorithm, *result) for algorithm, result in zip(algorithms, results, strict=True)]
     found.sort(key=lambda one: (one.spec.status != SUCCESS, one.spec.time))
     return RNNAlgorithmResults(len(found[:count]), tuple(found[:count]))
@@ -107,13 +108,15 @@ def _by(make: Callable[[RNNSpec], Operation], spec: RNNSpec, algorithm: cudnnRNN
         return error
 
 
-def _tried(handle: Any, operation: Operation | CudnnError, operands: list[Any]) -> tuple[cudnnStatus_t, float, int]:
-    """Run an operation and return (status, milliseconds, bytes of workspace)."""
+def _tried(
+    handle: Any, operation: Operation | CudnnError, operands: list[Any], timed: dict[Any, float]
+) -> tuple[cudnnStatus_t, float, int]:
+    """Run an operation and return (status, milliseconds, bytes of workspace). timed: holds the times of this search."""
     if isinstance(operation, CudnnError):
         return operation.status, UNMEASURED, 0
     nbytes = operation.nbytes("workSpace")
     try:
-        return SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream), nbytes
+        return SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream, timed), nbytes
     except BackendError:
         return EXECUTION_FAILED, UNMEASURED, nbytes
 

@@ -183,7 +183,7 @@ class Measured:
             monkeypatch.setattr(made, "free", lambda: self.freed.append(nbytes))
             return made
 
-        def time(operation: Any, operands: Any, stream: Any) -> float:
+        def time(operation: Any, operands: Any, stream: Any, _timed: Any) -> float:
             *others, workspace = operands
             assert len(others) == 3 and stream is handle.stream
             assert operation.workspace_bytes == self.bytes_of(operation.algo)

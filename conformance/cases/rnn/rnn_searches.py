@@ -135,7 +135,7 @@ def test_what_becomes_of_each_algorithm(cudnn, handle, monkeypatch, name):
     search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
     nbytes = {}
 
-    def time(operation, operands, stream):
+    def time(operation, operands, stream, _timed):
         assert stream is handle.stream
         nbytes[operation.network.algo] = operation.nbytes("workSpace")
         if operation.network.algo == STANDARD:

@@ -17,7 +17,9 @@ from convolution_operations import (
     convolution,
 )
 from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated import backend as backend_module
 from dualdnn.accelerated.plans import estimated_seconds
+from dualdnn.accelerated.records import Part, Record
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW, NHWC
 
 
@@ -78,6 +80,36 @@ def test_time_is_measured(backend):
     operation = convolution(IMPLICIT, (2, 3, 6, 7), 5, (3, 3))
     operands = [backend.allocate(operation.nbytes(name)) for name in ("x", "w", "y")]
     assert backend.algorithm_time(operation, [*operands, None], None) > 0
+
+
+def test_a_search_runs_equal_launches_once(backend):
+    """Algorithms with the same launches get the same time, and others are timed on their own."""
+    operations = [convolution(algo, (2, 3, 6, 7), 5, (3, 3)) for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT)]
+    nbytes = backend.workspace_bytes(operations[-1])
+    operands = [backend.allocate(operations[0].nbytes(name)) for name in ("x", "w", "y")]
+    room, timed = backend.allocate(nbytes), {}
+    times = [
+        backend.algorithm_time(o, [*operands, room if backend.workspace_bytes(o) else None], None, timed)
+        for o in operations
+    ]
+    assert times[0] == times[1] and sorted(timed.values()) == sorted({times[0], times[2]}) and len(timed) == 2
+
+
+@pytest.mark.parametrize("seconds, scratch, expected", [(1e-5, 0, 3e-3), (1e-5, 64, 1e-2), (1e-3, 0, 1.0)])
+def test_short_launches_are_timed_in_graphs(backend, monkeypatch, seconds, scratch, expected):
+    """A graph excludes the host's time. Long launches are timed one by one, and those with scratch memory."""
+
+    class Told:
+        def __init__(self, device, stream):
+            self.seconds, self.median = lambda work: work() or seconds, lambda work, *_: work() or 3e-6
+
+    operation = convolution(IMPLICIT, (2, 3, 6, 7), 5, (3, 3))
+    operands = [*(backend.allocate(operation.nbytes(name)) for name in ("x", "w", "y")), None]
+    monkeypatch.setattr(Record, "begin", lambda self, nbytes: self.parts.append(Part(scratch, [])))
+    monkeypatch.setattr(backend_module, "Clock", Told)
+    monkeypatch.setattr(backend.device, "kind", "gpu")
+    monkeypatch.setattr(backend.device, "choices", None)
+    assert backend.algorithm_time(operation, operands, None) == pytest.approx(expected)
 
 
 def test_what_reads_x_and_w_as_they_lie_reports_no_workspace(backend):

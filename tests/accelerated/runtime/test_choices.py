@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from dualdnn.accelerated import backend as backend_module
 from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.records import Record
 from dualdnn.accelerated.runtime import choices
 from dualdnn.accelerated.runtime.choices import Choices
 from dualdnn.api.operations import ScaleTensor, TensorSpec
@@ -39,6 +40,9 @@ def searched(monkeypatch, path):
 
 class Launcher:
     plan = SimpleNamespace(steps=[])
+
+    def recorded(self, addresses):
+        return Record()
 
     def __call__(self, operands, stream):
         pass
