@@ -2,11 +2,17 @@
 // the bytes of x and dy bound, so that a copy of either would cost more than the products.
 //
 // Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major in place. Lanes read
-// them from shared memory; a warp has 32 rows and all columns.
+// them from shared memory; a warp has 32 rows and all columns. MERGED 4: both are NCHW, with four channels in a row of
+// their maps, because the pixels of one are no multiple of 16 bytes. K-blocks then have 29 pixels of an image.
 //
 // Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory is
 // the next bound: a K-block reads 96 KiB and writes 40 KiB in 1088 of the 2200 clocks that the memory takes.
 #include "convolution/filter_gradient/tma.cuh"
+
+#ifndef MERGED
+#define MERGED 1
+#endif
+constexpr int MERGED_PIXELS = BOX - (MERGED - 1);  // Boxes begin at 16 bytes, so up to three pixels early.
 
 template <int ROW_BOXES, int COLUMN_BOXES, int STAGES>
 struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES> {
@@ -30,11 +36,63 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
         const Pixel at(a, k_block);
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
+        if constexpr (MERGED > 1) {
+          load_merged(to, full, k_block, row, column);
+          this->advance(1);
+          continue;
+        }
         rows.load(to, a.row_map, full, a.rows, at);
         columns.load(to + ROW_BOXES * BOX_BYTES, a.column_map, full, a.columns, at);
         this->advance(1);
       }
     }
+  }
+
+  // Loads the rows of each fourth channel of both operands, then those of the channels after them, and so on.
+  __device__ __forceinline__ void load_merged(unsigned char* to, Mbarrier* full, unsigned k_block, unsigned row,
+                                              unsigned column) const {
+    constexpr int ROWS = ALL_ROWS / MERGED, COLUMN_ROWS = COLUMNS / MERGED;
+    unsigned box;
+    const unsigned image = a.width.divide(k_block, box);
+    for (int i = 0; i < MERGED; i++) {
+      const unsigned first = (i * a.height.divisor + box * MERGED_PIXELS) & ~3u;
+      tma_load_3d(to + i * ROWS * ROW_BYTES, a.row_map, full, first, row * ROWS, image);
+      tma_load_3d(to + (ALL_ROWS + i * COLUMN_ROWS) * ROW_BYTES, a.column_map, full, first, column * COLUMN_ROWS,
+                  image);
+    }
+  }
+
+  // Locates the values of a lane in merged rows. The lane has pixels 16 * (j / 4) + 4 * (lane % 4) + j % 4 of a
+  // K-block, of channels whose remainder is lane / 4 % 4. Their rows begin up to three pixels early. No two lanes share
+  // a bank where these shifts differ.
+  struct Merged {
+    unsigned offset[2 * STEPS];  // in a row, of its first channel
+    bool exists[2 * STEPS];
+
+    __device__ __forceinline__ Merged(const Arguments& a, unsigned k_block) {
+      const int lane = threadIdx.x % 32;
+      unsigned box;
+      a.width.divide(k_block, box);
+      const unsigned pixels = a.height.divisor, first = box * MERGED_PIXELS, count = min(pixels - first, MERGED_PIXELS);
+      const unsigned shift = (lane / 4 % 4 * pixels + first) % 4;
+#pragma unroll
+      for (int j = 0; j < 2 * STEPS; j++) {
+        const unsigned value = lane % 4 * 4 + j % 4 + shift, vector = value / 4 + j / 4 * 4;
+        offset[j] = (vector % 8 ^ lane / 16 * 4) * 16 + value % 4 * 4;
+        exists[j] = j / 4 * 16 + lane % 4 * 4 + j % 4 < count;
+      }
+    }
+    // Reads value `j` of channel 4 * `i` + lane / 4 % 4 + 16 * (lane / 16) from rows of each fourth channel.
+    __device__ __forceinline__ unsigned read(const unsigned char* rows, int i, int j) const {
+      const unsigned found = *reinterpret_cast<const unsigned*>(rows + i * ROW_BYTES + (offset[j] ^ i % 4 * 16));
+      return exists[j] ? found : 0;
+    }
+  };
+  // Returns the rows of a lane's remainder among `count` rows that begin at `from` in the stage.
+  __device__ __forceinline__ const unsigned char* merged_rows(int from, int count) const {
+    const int lane = threadIdx.x % 32;
+    return this->stages + this->stage * this->STAGE_BYTES +
+           (from + lane / 4 % 4 * (count / MERGED) + lane / 16 * 4) * ROW_BYTES;
   }
 
   // Column lane / 4 of the n-th group of eight is column 16 * (lane / 16) + 4 * n + lane / 4 % 4 of its box. No two
@@ -56,14 +114,27 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
       float sums[2][COLUMNS / 2] = {};
       for (unsigned k_block = 0; k_block < segment.count; k_block++) {
         mbarrier_wait_parity(&this->full[this->stage], this->parity);
+        const Merged merged(a, segment.first + k_block);
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
           unsigned rows[2][4];
-          this->read_left(step, left, rows);
+          if constexpr (MERGED > 1) {
+            const unsigned char* from = merged_rows(left / (MERGED * ROW_BYTES), ALL_ROWS);
+#pragma unroll
+            for (int i = 0; i < 8; i++) rows[i / 4][i % 4] = merged.read(from, i / 4 * 2 + i % 2, step * 2 + i % 4 / 2);
+          } else {
+            this->read_left(step, left, rows);
+          }
 #pragma unroll
           for (int n = 0; n < COLUMNS / 8; n++) {
             unsigned columns[2];
-            read_right(step, (ROW_BOXES + n / 4) * BOX_BYTES, n % 4, columns);
+            if constexpr (MERGED > 1) {
+              const unsigned char* from = merged_rows(ALL_ROWS, COLUMNS);
+#pragma unroll
+              for (int i = 0; i < 2; i++) columns[i] = merged.read(from, n / 4 * 8 + n % 4, step * 2 + i);
+            } else {
+              read_right(step, (ROW_BOXES + n / 4) * BOX_BYTES, n % 4, columns);
+            }
 #pragma unroll
             for (int b = 0; b < 2; b++) {
               float (&sum)[4] = reinterpret_cast<float (&)[4]>(sums[b][4 * n]);

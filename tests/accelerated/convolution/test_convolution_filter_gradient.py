@@ -12,6 +12,7 @@ import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.filter_gradient import tma
+from dualdnn.accelerated.convolution.filter_gradient.nchw import NCHW_KERNELS, FilterGradientNchw
 from dualdnn.accelerated.convolution.filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
 from dualdnn.accelerated.convolution.filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from dualdnn.accelerated.convolution.filter_gradient.tma import (
@@ -171,6 +172,39 @@ def test_every_tile_in_tf32(seven_multiprocessors, name, solver):
 def test_products_of_warps(seven_multiprocessors, name, rows_are_filters):
     solver = divided(FilterGradientTf32Mma(MMA_KERNELS[0]), rows_are_filters=(rows_are_filters,))
     check(seven_multiprocessors, OF_FLOATS[name], solver)
+
+
+ODD_PLANES = {
+    "one box": half((5, 36, 5, 5), (20, 36, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0), alpha=-1.5, beta=0.5),
+    "several tiles": half((2, 268, 7, 9), (72, 268, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0)),
+    "pairs of pixels": half((3, 64, 5, 10), (264, 64, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0)),
+    "a volume": half((1, 40, 3, 3, 5), (36, 40, 1, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0, 0), algo=ALGO_3),
+}
+
+
+@pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "shared"])
+@pytest.mark.parametrize("name", ODD_PLANES)
+def test_planes_that_are_no_vectors_are_read_in_place(seven_multiprocessors, name, alone, rows_are_filters):
+    solver = FilterGradientNchw(NCHW_KERNELS[-1])
+    made = divided(solver, alone=alone, rows_are_filters=(rows_are_filters,))
+    plan = check(seven_multiprocessors, ODD_PLANES[name], made)
+    assert kernels(plan) == [solver.kernel.entry, SUM][: 2 - alone]
+
+
+def test_planes_are_read_in_place_in_either_kernel(monkeypatch):
+    device = AcceleratedBackend("emulated").device
+    monkeypatch.setattr(device, "multiprocessors", 132)
+    family = SOLVER_FAMILIES[ConvolutionBackwardFilter]
+    for size, merged in ((35, True), (28, False), (7, True)):
+        operation = half((32, 192, size, size), (64, 192, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0))
+        name = family.solver(family.problem(operation, device)).name
+        assert name.startswith("convolution.filter_gradient_nchw_tf32") and ("merged" in name) == merged, name
+
+
+def test_infinities_stay_in_their_channel(seven_multiprocessors):
+    """The pixels before and after those of a channel belong to others, and their infinities meet no sum."""
+    check(seven_multiprocessors, ODD_PLANES["several tiles"], NCHW_KERNELS[-1].name, inputs="infinite")
 
 
 def test_groups_share_tiles(seven_multiprocessors):
