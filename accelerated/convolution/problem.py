@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ctypes import c_double, c_int, c_longlong
 from math import prod
 from typing import Any, NamedTuple
@@ -286,6 +286,20 @@ def lanes_of(terms: int, elements: int = 0) -> int:
     while lanes < MAX_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
         lanes *= 2
     return lanes
+
+
+def pixel_pitch(extents: Sequence[int], strides: Sequence[int], lone: int) -> int:
+    """Return the stride between pixels if all have the same, through rows and images, or else 0.
+
+    ``extents`` and ``strides`` begin with those of images. A single pixel has the pitch ``lone``.
+    """
+    walk = [(n, stride) for n, stride in zip(extents, strides, strict=True) if n > 1]
+    pitch = step = walk[-1][1] if walk else lone
+    for n, stride in reversed(walk):
+        if stride != step:
+            return 0
+        step *= n
+    return pitch
 
 
 def rounded_up(value: int, step: int) -> int:

@@ -226,6 +226,7 @@ EMULATED_CALL void mbarrier_init(Mbarrier* barrier, int arrivals) {
   emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0, 0};
 }
 inline void fence_mbarrier_init() {}
+inline void tma_prefetch_map(const TensorMap&) {}
 EMULATED_CALL void mbarrier_arrive(Mbarrier* barrier, int count = 1) {
   emulated::arrive(barrier, count, 0, EMULATED_HERE);
 }
@@ -301,6 +302,10 @@ __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, int arrivals) {
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Prefetches a map, which no earlier kernel writes.
+__device__ __forceinline__ void tma_prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 // Arrives as `count` threads.
 __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier, int count = 1) {

@@ -32,7 +32,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMN_COUNT
       const Boxes<ROW_BOXES> rows(a.rows, group, row);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
         const Pixel at(a, k_block);
-        unsigned char* to = this->open_stage();
+        unsigned char* to = this->open_stage(rows.bytes() + COLUMN_COUNT * ROW_BYTES);
         Mbarrier* full = &this->full[this->stage];
         rows.load(to, a.row_map, full, a.rows, at);
         tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, first, 0);
@@ -71,7 +71,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMN_COUNT
 #define KERNEL(NAME, ...)                                                            \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)       \
       convolution_filter_gradient_tf32_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                           \
+    griddepcontrol_wait_deferred();                                                  \
     multiply<Multiplication<__VA_ARGS__>>(a);                                        \
   }
 KERNEL(256x128, 8, 128, 4)

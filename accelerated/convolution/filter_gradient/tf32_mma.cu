@@ -34,7 +34,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
       const Boxes<COLUMN_BOXES> columns(a.columns, group, column);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
         const Pixel at(a, k_block);
-        unsigned char* to = this->open_stage();
+        unsigned char* to = this->open_stage(rows.bytes() + columns.bytes());
         Mbarrier* full = &this->full[this->stage];
         if constexpr (MERGED > 1) {
           load_merged(to, full, k_block, row, column);
@@ -154,7 +154,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
 #define KERNEL(NAME, ...)                                                                \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)           \
       convolution_filter_gradient_tf32_mma_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                               \
+    griddepcontrol_wait_deferred();                                                      \
     multiply<Multiplication<__VA_ARGS__>>(a);                                            \
   }
 KERNEL(256x64, 8, 2, 5)

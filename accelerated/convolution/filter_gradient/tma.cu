@@ -42,7 +42,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
       const Boxes<ROW_BOXES> rows(a.rows, group, row);
       const Boxes<COLUMN_BOXES> columns(a.columns, group, column);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
-        unsigned char* to = this->open_stage();
+        const Pixel at(a, k_block);
+        unsigned char* to = this->open_stage(NCHW ? this->STAGE_BYTES : rows.bytes() + columns.bytes());
         Mbarrier* full = &this->full[this->stage];
         if constexpr (NCHW) {  // Each operand has one box of all channels for the pixels of an image.
           unsigned box;
@@ -50,7 +51,6 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
           tma_load_3d(to, a.row_map, full, box * BOX, row * ROWS, image);
           tma_load_3d(to + ROWS * ROW_BYTES, a.column_map, full, box * BOX, column * COLUMNS, image);
         } else {
-          const Pixel at(a, k_block);
           rows.load(to, a.row_map, full, a.rows, at);
           columns.load(to + ROWS * ROW_BYTES, a.column_map, full, a.columns, at);
         }
@@ -135,14 +135,14 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
 #define KERNEL(NAME, ...)                                                                    \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)               \
       convolution_filter_gradient_tma_prologue_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                                   \
+    griddepcontrol_wait_deferred();                                                          \
     multiply<Multiplication<__VA_ARGS__>>(a);                                                \
   }
 #else
 #define KERNEL(NAME, ...)                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)      \
       convolution_filter_gradient_tma_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                          \
+    griddepcontrol_wait_deferred();                                                 \
     multiply<Multiplication<__VA_ARGS__>>(a);                                       \
   }
 #endif

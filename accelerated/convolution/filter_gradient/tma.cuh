@@ -4,7 +4,7 @@
 // A block that owns a tile alone blends its sums into dw from registers. For other tiles, several blocks take equal
 // parts of the pixels, and further blocks share the rest (stream-K). A block stores its float sums of each shared tile
 // in the order of its registers. A second kernel adds the sums of a tile in a fixed order and blends them into dw
-// (tma_sum.cu).
+// (tma_sum.cu). Where two warpgroups share the K of a tile, the first adds both sums.
 #pragma once
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
@@ -18,6 +18,7 @@ struct Operand {
   FastDivmod boxes, across, down;  // boxes per tap; taps across and down
   int step[3], padding[3], dilation[3];
   int channels, all_boxes;  // per group
+  int flat;                 // 1: one tap meets every pixel, and the map has rows of pixels instead of images
 };
 
 // Locates a row or a column of a tile in dw. `offset` is in elements, and negative outside dw. `part` is the group of a
@@ -95,7 +96,6 @@ struct Arguments {
   FastDivmod depth, height, width;  // extents of dy
   Division division;
   Results results;
-  int slots;  // slots per tile that blocks share
 };
 
 // Describes a box of an operand: its first channel, and the position of its tap.
@@ -111,23 +111,26 @@ __device__ __forceinline__ Box find_box(const Operand& o, unsigned group, unsign
           tap_offset(deep * o.dilation[0], down * o.dilation[1], right * o.dilation[2])};
 }
 
-// Locates the first pixel of a K-block: image, plane, row and column of dy.
+// Locates the first pixel of a K-block: its index, and image, plane, row and column of dy.
 struct Pixel {
-  unsigned image, at[3];
+  unsigned index, image, at[3];
   bool volumes;
-  __device__ __forceinline__ Pixel(const Arguments& a, unsigned k_block) : volumes(a.volumes) {
-    image = a.depth.divide(a.height.divide(a.width.divide(k_block * BOX, at[2]), at[1]), at[0]);
+  __device__ __forceinline__ Pixel(const Arguments& a, unsigned k_block) : index(k_block * BOX), volumes(a.volumes) {
+    image = a.depth.divide(a.height.divide(a.width.divide(index, at[2]), at[1]), at[0]);
   }
 };
 
-// Holds the COUNT boxes of an operand in a tile.
+// Holds up to COUNT boxes of an operand in a tile: those that exist.
 template <int COUNT> struct Boxes {
   Box box[COUNT];
+  int count;
 
-  __device__ __forceinline__ Boxes(const Operand& o, unsigned group, unsigned tile) {
+  __device__ __forceinline__ Boxes(const Operand& o, unsigned group, unsigned tile)
+      : count(min(COUNT, o.all_boxes - static_cast<int>(tile) * COUNT)) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) box[i] = find_box(o, group, tile * COUNT + i);
   }
+  __device__ __forceinline__ int bytes() const { return count * BOX_BYTES; }
   // Loads the boxes for one pixel.
   __device__ __forceinline__ void load(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
                                        const Pixel& at) const {
@@ -135,8 +138,11 @@ template <int COUNT> struct Boxes {
 #pragma unroll
     for (int d = 0; d < 3; d++) begin[d] = at.at[d] * o.step[d] - o.padding[d];
 #pragma unroll
-    for (int i = 0; i < COUNT; i++)
-      tma_load_im2col(to + i * BOX_BYTES, map, full, at.volumes, box[i].channel, begin, at.image, box[i].tap);
+    for (int i = 0; i < COUNT; i++) {
+      if (i >= count) break;
+      if (o.flat) tma_load_3d(to + i * BOX_BYTES, map, full, box[i].channel, at.index, 0);
+      else tma_load_im2col(to + i * BOX_BYTES, map, full, at.volumes, box[i].channel, begin, at.image, box[i].tap);
+    }
   }
 };
 
@@ -168,17 +174,42 @@ __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOC
       to[(b * (COUNT / 4) + i) * WARPGROUP] =
           make_float4(sums[b][4 * i], sums[b][4 * i + 1], sums[b][4 * i + 2], sums[b][4 * i + 3]);
 }
-// Adds the sums that another warpgroup stored in this order.
-template <int BLOCKS, int COUNT>
-__device__ __forceinline__ void add_sums(float (&sums)[BLOCKS][COUNT], const float* slot) {
-  const float4* from = reinterpret_cast<const float4*>(slot) + threadIdx.x % WARPGROUP;
+// Hands sums over from one warpgroup to another, in parts that fit the shared memory between them.
+struct Handover {
+  static constexpr int QUADS = 8,
+                       BYTES = QUADS * WARPGROUP * sizeof(float4);  // four sums of a thread; tma.py must match
+
+  float4* memory;
+  Mbarrier *full, *empty;
+  unsigned parity = 0;  // parity of the next part
+
+  template <int BLOCKS, int COUNT> __device__ __forceinline__ void send(const float (&sums)[BLOCKS][COUNT]) {
 #pragma unroll
-  for (int i = 0; i < BLOCKS * COUNT / 4; i++) {
-    const float4 found = from[i * WARPGROUP];
-    float* sum = sums[i / (COUNT / 4)] + i % (COUNT / 4) * 4;
-    sum[0] += found.x, sum[1] += found.y, sum[2] += found.z, sum[3] += found.w;
+    for (int first = 0; first < BLOCKS * COUNT / 4; first += QUADS, parity ^= 1) {
+      mbarrier_wait_parity(empty, parity ^ 1);
+#pragma unroll
+      for (int i = 0; i < QUADS; i++) {
+        const float* sum = sums[(first + i) / (COUNT / 4)] + (first + i) % (COUNT / 4) * 4;
+        memory[i * WARPGROUP + threadIdx.x % WARPGROUP] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+      }
+      mbarrier_arrive(full);
+    }
   }
-}
+  // Adds the sums that the other warpgroup sends.
+  template <int BLOCKS, int COUNT> __device__ __forceinline__ void add(float (&sums)[BLOCKS][COUNT]) {
+#pragma unroll
+    for (int first = 0; first < BLOCKS * COUNT / 4; first += QUADS, parity ^= 1) {
+      mbarrier_wait_parity(full, parity);
+#pragma unroll
+      for (int i = 0; i < QUADS; i++) {
+        const float4 found = memory[i * WARPGROUP + threadIdx.x % WARPGROUP];
+        float* sum = sums[(first + i) / (COUNT / 4)] + (first + i) % (COUNT / 4) * 4;
+        sum[0] += found.x, sum[1] += found.y, sum[2] += found.z, sum[3] += found.w;
+      }
+      mbarrier_arrive(empty);
+    }
+  }
+};
 
 // Blends two sums of each of two rows into dw.
 __device__ __forceinline__ void blend_quad(const Results& r, ELEMENT* dw, const float4& sum,
@@ -206,6 +237,7 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   const Arguments& a;
   Target (*targets)[ROWS + COLUMNS];
   Mbarrier* targets_known;
+  Handover handover;
   unsigned tiles = 0;
 
   __device__ __forceinline__ void begin(const Segment& segment) {
@@ -222,21 +254,20 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   // adds the second's sums to its own.
   template <int BLOCKS, int COUNT>
   __device__ __forceinline__ void finish(const Segment& segment, float (&sums)[BLOCKS][COUNT]) {
-    constexpr int SLOT = CONSUMERS * BLOCKS * COUNT * WARPGROUP;
+    constexpr int PART = BLOCKS * COUNT * WARPGROUP;  // sums of a warpgroup
     const int warpgroup = threadIdx.x / WARPGROUP - 1;
+    const bool sends = SPLIT_K && warpgroup == 1;
+    if (sends) handover.send(sums);
+    else if (SPLIT_K) handover.add(sums);
     if (!segment.unsplit) {
-      store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + warpgroup * (SLOT / CONSUMERS), sums);
+      const long long part = SPLIT_K ? segment.slot : static_cast<long long>(segment.slot) * CONSUMERS + warpgroup;
+      if (!sends) store_sums(a.partial + part * PART, sums);
       return;
     }
-    // Two parts of a slot for each block, one per parity, follow the slots of shared tiles.
-    float* exchanged =
-        a.partial + (static_cast<long long>(a.slots + blockIdx.x) * CONSUMERS + tiles % 2) * (SLOT / CONSUMERS);
-    if (SPLIT_K && warpgroup == 1) store_sums(exchanged, sums);
     mbarrier_arrive(targets_known);
     mbarrier_wait_parity(targets_known, tiles % 2);
     const Target *rows = targets[tiles++ % 2], *columns = rows + ROWS;
-    if (SPLIT_K && warpgroup == 1) return;
-    if (SPLIT_K) add_sums(sums, exchanged);
+    if (sends) return;
     const Results& r = a.results;
     const unsigned thread = threadIdx.x % WARPGROUP, first = SPLIT_K ? 0 : warpgroup * BLOCKS;
     const bool vectors = r.vectors && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;
@@ -331,20 +362,24 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   }
 };
 
-// Runs a block: one thread fills the stages of an M, and two warpgroups multiply them. With M::MOVES_REGISTERS they
-// take the registers of the producer's warpgroup.
+// Runs a block of a kernel that begins with griddepcontrol_wait_deferred(): one thread fills the stages of an M, and
+// two warpgroups multiply them. With M::MOVES_REGISTERS they take the registers of the producer's warpgroup.
 template <class M> __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  __shared__ Mbarrier full[M::DEPTH], empty[M::DEPTH], targets_known;
+  __shared__ Mbarrier full[M::DEPTH], empty[M::DEPTH], targets_known, handed[2];
   __shared__ Target targets[2][M::ALL_ROWS + M::COLUMNS];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   if (threadIdx.x == 0) {
     M::Pipeline::initialise(full, empty, M::READERS);
     mbarrier_init(&targets_known, CONSUMERS * WARPGROUP);
+    for (int i = 0; i < 2; i++) mbarrier_init(&handed[i], WARPGROUP);
     fence_mbarrier_init();
+    tma_prefetch_map(a.row_map), tma_prefetch_map(a.column_map);
   }
   __syncthreads();
-  M m{{stages, full, empty}, a, {a, targets, &targets_known}};
+  griddepcontrol_wait_before_access(a.dw);
+  float4* handed_over = reinterpret_cast<float4*>(stages + M::DEPTH * M::STAGE_BYTES);
+  M m{{stages, full, empty}, a, {a, targets, &targets_known, {handed_over, &handed[0], &handed[1]}}};
   if (threadIdx.x < WARPGROUP) {
     if constexpr (M::MOVES_REGISTERS) setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();

@@ -31,7 +31,7 @@ from ...scalars import fill
 from ...solver import LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
-from ..problem import AXES, VECTOR_BYTES, Rates, in_channels, rounded_up, spatial
+from ..problem import AXES, VECTOR_BYTES, Rates, in_channels, pixel_pitch, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
 from .tma_sum import SUM_LANES, sum_launch
@@ -44,6 +44,7 @@ CONSUMERS = 2  # warpgroups that multiply
 ALIGNMENT = 256  # bytes, for the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
+HANDED_BYTES = 8 * WARPGROUP * 16  # shared memory through which one warpgroup hands its sums to another
 LANES_SECONDS = 1e-6  # additional seconds of a sum where threads share parts
 SLOTS_BANDWIDTH = 5e12  # bytes a second of sums, which stay in L2
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
@@ -60,7 +61,7 @@ class OperandStruct(ctypes.Structure):
     _fields_ = (
         *declared(FastDivmod, "boxes across down"),
         *declared(Triple, "step padding dilation"),
-        *declared(c_int, "channels all_boxes"),
+        *declared(c_int, "channels all_boxes flat"),
     )
 
 
@@ -128,18 +129,14 @@ class TileKernel:
         return self.row_boxes < CONSUMERS * self.warpgroup_boxes
 
     @property
-    def slot(self) -> int:
-        """Return the sums that a block stores per tile."""
-        return self.size * (CONSUMERS if self.splits_k else 1)
-
-    @property
     def size(self) -> int:
-        """Return the elements of the tile."""
+        """Return the elements of the tile, which are the sums that a block stores per tile."""
         return self.box**2 * self.row_boxes * self.column_boxes
 
     @property
     def shared_bytes(self) -> int:
-        return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES
+        handed = HANDED_BYTES if self.splits_k else 0
+        return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES + handed
 
 
 KERNELS = (TileKernel(2, 4, 4, 0.9), TileKernel(2, 2, 6, 0.62), TileKernel(1, 2, 8, 0.46))
@@ -280,7 +277,7 @@ class Product:
             count * self.operation.x.scalar_bytes % COPY_ALIGNMENT for count in (self.channels, self.filters)
         ):
             return False
-        slots = (self.tiling.shares.blocks + self.tiling.shares.tiles) * self.kernel.slot
+        slots = (self.tiling.shares.blocks + self.tiling.shares.tiles) * self.kernel.size
         return self.image.map.is_possible and self.incoming.map.is_possible and slots * SUM_BYTES < 2**40
 
     @cached_property
@@ -317,12 +314,17 @@ class Product:
         _, down, across = spatial(taps, 1)
         triples = (Triple(*spatial(values, 0)) for values in (stride, padding, dilation))
         counts = map(FastDivmod.of, (boxes, across, down))
-        return Operand(name, map_, boxes, count, OperandStruct(*counts, *triples, channels, count))
+        flat = isinstance(map_, TiledMap)
+        return Operand(name, map_, boxes, count, OperandStruct(*counts, *triples, channels, count, flat))
 
-    def _map(self, tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
+    def _map(self, tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap | TiledMap:
         """Return the map of a tensor. ``lower``, ``upper``, ``step`` and ``taps``, the largest offsets of taps, have
-        an entry for each spatial dimension.
+        an entry for each spatial dimension. A tap that meets every pixel has a map of rows of pixels, which is faster.
         """
+        lone = rounded_up(tensor.dims[1], COPY_ALIGNMENT // tensor.scalar_bytes)
+        pitch = pixel_pitch((tensor.dims[0], *tensor.dims[2:]), (tensor.strides[0], *tensor.strides[2:]), lone)
+        if pitch and not any((*lower, *upper, *taps)) and max(step) == 1:
+            return self._rows_map(tensor, pitch * tensor.scalar_bytes)
         images, channels, *extents = tensor.dims
         extent = (channels, *extents[::-1], images)
         strides = [stride * tensor.scalar_bytes for stride in (*tensor.strides[:1:-1], tensor.strides[0])]
@@ -330,10 +332,15 @@ class Product:
             if size == 1:  # TMA never uses the stride, but it must be valid.
                 strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
         return Im2colMap(
-            "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type], extent, tuple(strides),
+            _factor(tensor), extent, tuple(strides),
             lower=tuple(lower[::-1]), upper=tuple(upper[::-1]),
             step=tuple(step[::-1]), taps=tuple(taps[::-1]), pixels=self.kernel.box,
         )  # fmt: skip
+
+    def _rows_map(self, tensor: TensorSpec, pitch: int) -> TiledMap:
+        """Return the map of rows of pixels, ``pitch`` bytes apart."""
+        pixels, box = tensor.dims[0] * prod(tensor.dims[2:]), self.kernel.box
+        return TiledMap(_factor(tensor), (tensor.dims[1], pixels, 1), (pitch, pitch * pixels), box=(box, box, 1))
 
     @cached_property
     def tiling(self) -> Tiling:
@@ -372,7 +379,7 @@ class Product:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""
         kernel = self.kernel
         k_block = kernel.size * kernel.box / kernel.products / kernel.throughput
-        stored = kernel.slot * SUM_BYTES / STORED
+        stored = kernel.size * SUM_BYTES / STORED
         clocks = (shares.share + (shares.longer_parts > 0)) * k_block + stored if shares.parts else 0.0
         if shares.further:  # Further blocks meet several tiles.
             k_blocks, longer = divmod(shares.tiles * shares.rest, shares.further)
@@ -380,11 +387,11 @@ class Product:
             clocks = max(clocks, (k_blocks + (longer > 0)) * k_block + tiles * stored)
         if shares.unsplit:
             together = self._follow(rows_are_filters) or (rows_are_filters and self.operation.dw.tensor.strides[1] == 1)
-            blended = kernel.size / (BLENDED if together else BLENDED_APART) + stored * kernel.splits_k
+            blended = kernel.size / (BLENDED if together else BLENDED_APART)
             clocks += -(-shares.unsplit // shares.lone) * (shares.k_blocks * k_block + blended)
         added = 0.0
         if shares.tiles:
-            added = SUM_SECONDS + 2 * shares.slots * kernel.slot * SUM_BYTES / SLOTS_BANDWIDTH
+            added = SUM_SECONDS + 2 * shares.slots * kernel.size * SUM_BYTES / SLOTS_BANDWIDTH
             added += LANES_SECONDS if self._lanes(shares) > 1 else 0.0
         return clocks / Rates.CLOCK + added
 
@@ -410,9 +417,7 @@ class Product:
     def regions(self) -> Regions:
         dy = rounded_up(self._copy_bytes("x"), ALIGNMENT)
         partial = dy + rounded_up(self._copy_bytes("dy"), ALIGNMENT)
-        shares, kernel = self.tiling.shares, self.kernel
-        slots = shares.slots + (shares.blocks if shares.unsplit and kernel.splits_k else 0)
-        return Regions(0, dy, partial, partial + slots * kernel.slot * SUM_BYTES)
+        return Regions(0, dy, partial, partial + self.tiling.shares.slots * self.kernel.size * SUM_BYTES)
 
     @property
     def division(self) -> DivisionStruct:
@@ -448,7 +453,7 @@ class Product:
         kernel, shares = self.kernel, self.tiling.shares
         if not shares.tiles:
             return []
-        shared = shares.tiles * kernel.size, kernel.slot, self._lanes(shares)
+        shared = shares.tiles * kernel.size, self._lanes(shares)
         return [sum_launch(self.operation, kernel, self.division, self._results, shared, self.problem.device)]
 
     def _product_launch(self) -> Launch:
@@ -467,7 +472,6 @@ class Product:
             *fields_of(FastDivmod.of, depth=depth, height=height, width=width),
             ("division", self.division),
             ("results", self._results),
-            ("slots", c_int(tiling.shares.slots)),
         ]
         arguments = mapped_structure(*fields)
         kernel = self.kernel
@@ -510,3 +514,8 @@ def _lies_well(tensor: TensorSpec) -> bool:
     image, channel, *steps = tensor.strides
     last = channel == 1 or tensor.dims[1] == 1
     return last and all(step * tensor.scalar_bytes % COPY_ALIGNMENT == 0 for step in (image, *steps))
+
+
+def _factor(tensor: TensorSpec) -> str:
+    """Return the type that the tensor cores multiply."""
+    return "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type]

@@ -9,9 +9,8 @@ struct SumArguments {
   ELEMENT* dw;
   Results results;
   Division division;
-  FastDivmod quads;             // groups of four sums per slot, without the second half of K
+  FastDivmod quads;             // groups of four sums per slot
   int log_columns, tile_boxes;  // binary logarithm of the tile's columns; boxes along its rows
-  int split_k, slot;            // whether K is split in two; sums per slot
   int lanes;                    // threads that share the parts of a sum: one or MAX_LANES
   int order;                    // order of the sums in a slot, an Order
 };
@@ -53,20 +52,18 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
   const unsigned count = any ? parts.count : 0;
   float4 sum = make_float4(0, 0, 0, 0);
+  griddepcontrol_wait_before_access(slots);
   for (unsigned i = part; i < count; i += AT_ONCE * LANES) {
-    float4 loaded[AT_ONCE], second[AT_ONCE];
+    float4 loaded[AT_ONCE];
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++) {
       if (i + u * LANES >= count) break;
-      const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
-      loaded[u] = from[0];
-      if (a.split_k) second[u] = from[a.quads.divisor];
+      loaded[u] = slots[static_cast<long long>(parts[i + u * LANES]) * a.quads.divisor];
     }
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++) {
       if (i + u * LANES >= count) break;
       add(sum, loaded[u]);
-      if (a.split_k) add(sum, second[u]);
     }
   }
   if constexpr (LANES > 1) {
@@ -81,7 +78,7 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
 }
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
-  griddepcontrol_wait();
+  griddepcontrol_wait_deferred();
   if (a.lanes > 1) sum_parts<MAX_LANES>(a);
   else sum_parts<1>(a);
 }

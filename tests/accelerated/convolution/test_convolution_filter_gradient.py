@@ -21,6 +21,7 @@ from dualdnn.accelerated.convolution.filter_gradient.tma import (
     Shares,
 )
 from dualdnn.accelerated.convolution.filter_gradient.tma_sum import SUM
+from dualdnn.accelerated.primitives.tma import Im2colMap, TiledMap
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
@@ -126,6 +127,21 @@ def test_whole_tiles_before_shared_ones(seven_multiprocessors, monkeypatch, solv
     assert shares.unsplit > 0 and shares.tiles > 0
     plan = check(seven_multiprocessors, operation, made)
     assert kernels(plan) == [solver.kernel.entry, SUM]
+
+
+@pytest.mark.parametrize("operation, x, dy", [
+    (half((2, 24, 6, 9), (16, 24, 1, 1), padding=(0, 0)), TiledMap, TiledMap),
+    (half((2, 24, 1, 1), (16, 24, 1, 1), padding=(0, 0)), TiledMap, TiledMap),
+    (half((2, 24, 6, 9), (16, 24, 1, 1), padding=(0, 0), stride=(2, 1)), Im2colMap, TiledMap),
+    (half((2, 24, 6, 9), (16, 24, 1, 1), padding=(1, 0)), Im2colMap, TiledMap),
+    (half((2, 24, 6, 9), (16, 24, 3, 3), padding=(1, 1)), Im2colMap, TiledMap),
+    (with_gaps(half((2, 24, 6, 9), (16, 24, 1, 1), padding=(0, 0))), TiledMap, Im2colMap)],
+    ids=["one tap", "one pixel", "stride", "padding", "taps", "gaps"])  # fmt: skip
+def test_a_tap_that_meets_every_pixel_is_read_in_rows_of_pixels(seven_multiprocessors, operation, x, dy):
+    problem = SOLVER_FAMILIES[ConvolutionBackwardFilter].problem(operation, seven_multiprocessors.device)
+    made = FilterGradientTma(KERNELS[2]).product(problem, KERNELS[2])
+    assert (type(made.image.map), type(made.incoming.map)) == (x, dy)
+    check(seven_multiprocessors, operation, TMA + "64x128")
 
 
 def test_few_pixels_of_many_channels_need_one_launch(monkeypatch):
@@ -278,7 +294,7 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
 
 
 @pytest.mark.parametrize("dx, dw, parts, further, unsplit", [
-    ((32, 1024, 14, 14), (256, 1024, 1, 1), 8, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 72),
+    ((32, 1024, 14, 14), (256, 1024, 1, 1), 4, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 72),
     ((64, 256, 56, 56), (256, 256, 3, 3), 7, True, 0)], ids=str)  # fmt: skip
 def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further, unsplit):
     """The fastest division is chosen: equal parts, parts and a rest that further blocks share, or unsplit tiles."""
