@@ -191,7 +191,8 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
       "+f"(d[i + 13]), "+f"(d[i + 14]), "+f"(d[i + 15])
 #define SUMS_32(i) SUMS_16(i), SUMS_16(i + 16)
 #define SUMS_64(i) SUMS_32(i), SUMS_32(i + 32)
-#define SUMS_128(i) SUMS_64(i), SUMS_64(i + 64)
+#define SUMS_96(i) SUMS_64(i), SUMS_32(i + 64)
+#define SUMS_128(i) SUMS_96(i), SUMS_32(i + 96)
 #define SUM_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SUM_NAMES_32 \
   SUM_NAMES_16       \
@@ -200,12 +201,14 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
   SUM_NAMES_32                                                                                                  \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
   "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define SUM_NAMES_128                                                                                            \
-  SUM_NAMES_64                                                                                                   \
-  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, "  \
-  "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, "    \
-  "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, " \
-  "%123, %124, %125, %126, %127"
+#define SUM_NAMES_96                                                                                            \
+  SUM_NAMES_64                                                                                                  \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, " \
+  "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SUM_NAMES_128                                                                                               \
+  SUM_NAMES_96                                                                                                      \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114," \
+  " %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 // Issues a product with both operands in shared memory. COUNT: number of sums. operands: names of both; add: name of
 // `adds`.
@@ -216,6 +219,7 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
                : "l"(left), "l"(right), "r"(static_cast<int>(adds)))
 #define WGMMA_64(shape, transposition) WGMMA_TILES(64, 32, "%32, %33", "%34", shape, transposition)
 #define WGMMA_128(shape, transposition) WGMMA_TILES(128, 64, "%64, %65", "%66", shape, transposition)
+#define WGMMA_192(shape, transposition) WGMMA_TILES(192, 96, "%96, %97", "%98", shape, transposition)
 #define WGMMA_256(shape, transposition) WGMMA_TILES(256, 128, "%128, %129", "%130", shape, transposition)
 
 #define WGMMA(N)                                                                                              \
@@ -236,7 +240,10 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left
     WGMMA(64);
   } else if constexpr (N == 128) {
     WGMMA(128);
+  } else if constexpr (N == 192) {
+    WGMMA(192);
   } else {
+    static_assert(N == 256);
     WGMMA(256);
   }
 }

@@ -18,7 +18,7 @@ SOURCE = "convolution/implicit_gemm/statistics.cu"
 THREADS = 256  # per block
 FILTERS = 4  # per block
 NUMBER_BYTES = 4
-FINISHING = tuple(kernel for kernel in TMA if not kernel.nchw)
+FINISHING = tuple(kernel for kernel in TMA if not kernel.nchw and not kernel.plain)
 WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers
 SCALING = tuple(kernel for kernel in FINISHING if kernel.n <= WIDEST_FROM_REGISTERS)
 

@@ -64,6 +64,7 @@ struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
   FastDivmod plane;  // pixels per image; TRANSPOSED: rounded up to full boxes; several boxes: pixels per row
   int blends;        // 1 where the kernel adds the prior values of a map
   int volumes;       // 1 where the image has a depth dimension
+  int flat;          // 1 where one tap meets every pixel, and the map of x has rows of pixels
   unsigned pixels;   // pixels of an image of y
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles per block after them
@@ -240,7 +241,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
           const unsigned offset = tap_offset(deep * c.dilation[0], down * c.dilation[1], right * c.dilation[2]);
           for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
             unsigned char* to = open_stage();
-            tma_load_im2col(to, a.image, &full[stage], a.volumes, channel + k_block * TILE_K, begin, at[0], offset);
+            const int first = channel + k_block * TILE_K;
+            if (a.flat) tma_load_3d(to, a.image, &full[stage], first, tile.pixel, 0);
+            else tma_load_im2col(to, a.image, &full[stage], a.volumes, first, begin, at[0], offset);
             load_filters(to, k_block, tap, tile);
             advance(1);
           }
@@ -735,8 +738,10 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
   if (threadIdx.x == 0) {
     M::Pipeline::initialise(full, empty, 32 * M::TILE_WARPS);
     fence_mbarrier_init();
+    tma_prefetch_map(a.image), tma_prefetch_map(a.filter);
   }
   __syncthreads();
+  griddepcontrol_wait_before_access(parameters.y);
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // index among the warps that multiply
   M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset};
   if (warp < 0) {
@@ -763,7 +768,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
 #define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                                      \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                          \
       convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Parameters parameters) { \
-    griddepcontrol_wait();                                                                        \
+    griddepcontrol_wait_deferred();                                                               \
     multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(parameters);                                  \
   }
 #if PROLOGUE
@@ -783,8 +788,12 @@ KERNEL(128x256, 256, 64, 2, 4, false, false)
 KERNEL(192x128, 128, 64, 3, 4, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false)
-#if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS
+#if !PROLOGUE && !STATISTICS && !FACTORS
+KERNEL(128x128, 128, 64, 2, 6, false, false)
+KERNEL(128x192, 192, 64, 2, 4, false, false)
+#if MAPPED
 KERNEL(nchw_256x128, 256, 64, 2, 4, true, false)
+#endif
 #endif
 #endif
 #if (MAPPED || MERGED > 1) && !PROLOGUE && !STATISTICS && !FACTORS

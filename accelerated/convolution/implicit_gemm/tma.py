@@ -16,7 +16,7 @@ from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from ...reproducible import Order
-from ..problem import AXES, ConvolutionStruct, Rates
+from ..problem import AXES, ConvolutionStruct, Rates, pixel_pitch, rounded_up
 from .mma import preferred_mma
 from .product import Product, ProductKernel, TapWalk
 
@@ -84,18 +84,19 @@ class Maps(NamedTuple):
 class TmaKernel(ProductKernel):
     """Describe tiles of m pixels by n filters.
 
-    ``consumers``: warpgroups that multiply. ``nchw``: y is NCHW. ``transposed``: x is NCHW, too, as it was
-    given. ``throughput``: share of the tensor cores' rate that long sums reach. ``moves``: bytes of x and y per clock
-    of a multiprocessor that short sums reach. Both were measured on an H200 for tiles of 128 x 256 and transposed
-    tiles; the others use the same rates.
+    ``consumers``: warpgroups that multiply. ``plain``: no variant sums or scales results by filter. ``nchw``: y is
+    NCHW. ``transposed``: x is NCHW, too, as it was given. ``throughput``: share of the tensor cores' rate that long
+    sums reach. ``moves``: bytes of x and y per clock of a multiprocessor that short sums reach. Both were measured on
+    an H200 for tiles of 128 x 256 and transposed tiles; the others use the same rates.
     """
 
     def __init__(
-        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, nchw: bool = False,
-        transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
+        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, plain: bool = False,
+        nchw: bool = False, transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
     ) -> None:  # fmt: skip
         self.m, self.n, self.consumers, self.stages, self.throughput = m, n, consumers, stages, throughput
-        self.nchw, self.transposed, self.moves, self.sharing = nchw, transposed, moves, sharing
+        self.plain, self.nchw, self.transposed = plain, nchw, transposed
+        self.moves, self.sharing = moves, sharing
         kind = "transposed_" if transposed else "nchw_" if nchw else ""
         self.name = f"convolution.implicit_gemm_tma_{kind}{m}x{n}"
 
@@ -119,7 +120,7 @@ class TmaKernel(ProductKernel):
     def finishes(self, product: Product) -> bool:
         """Return whether the kernel can sum or scale its results by filter, which needs channels innermost in y."""
         maps = self._maps(product) if _has_wgmma(product) else None
-        return product.groups == 1 and maps is not None and maps.result is not None
+        return not self.plain and product.groups == 1 and maps is not None and maps.result is not None
 
     def is_preferred(self, product: Product) -> bool:
         filled = _fill(product.value, product.element_bytes)
@@ -145,7 +146,7 @@ class TmaKernel(ProductKernel):
         if planes:
             return Maps(planes.image, filters, planes.result)
         result, nchw = _result_map(product) or (None, False)
-        image = _im2col_map(product, self.m)
+        image = _image_map(product, self.m)
         if (self.nchw and not nchw) or image is None or not filters.is_possible:
             return None
         result = result if self.nchw == nchw else None
@@ -225,6 +226,7 @@ class TmaKernel(ProductKernel):
             ("plane", FastDivmod.of(plane)),
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
             ("volumes", c_int(isinstance(maps.image, Im2colMap) and len(maps.image.taps) == AXES)),
+            ("flat", c_int(isinstance(maps.image, TiledMap))),
             ("pixels", c_uint(_plane(value))),
             *self.shares(product).fields,
         )
@@ -302,6 +304,8 @@ TMA = (
     TmaKernel(192, 128, 3, 4, 0.69),
     TmaKernel(128, 64, 2, 8, 0.53),
     TmaKernel(256, 64, 2, 4, 0.58),
+    TmaKernel(128, 128, 2, 6, 0.68, plain=True),
+    TmaKernel(128, 192, 2, 4, 0.7, plain=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True, transposed=True, moves=13.9),
     TmaKernel(128, 64, 1, 8, 0.5, nchw=True, transposed=True, moves=13.9),
@@ -374,8 +378,10 @@ def _factor(element: str) -> str:
     return "tf32" if element == "float" else element
 
 
-def _im2col_map(product: Product, m: int) -> Im2colMap | None:
-    """Return the map of x, or None where TMA cannot read it."""
+def _image_map(product: Product, m: int) -> Im2colMap | TiledMap | None:
+    """Return the map of x, or None where TMA cannot read it. A tap that meets every pixel has a map of rows of pixels,
+    which is faster.
+    """
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     channels, taps = value.inner_channels.divisor, [filter.divisor for filter in value.filter]
     plain = (
@@ -394,6 +400,13 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     axes = (2, 1) if flat else (2, 1, 0)  # width, height, and depth of volumes
     if product.prologue and not flat:
         return None
+    lone = rounded_up(channels * groups, COPY_ALIGNMENT // element_bytes)
+    pitch = pixel_pitch((images, *outputs), value.x_pixel, lone) * element_bytes
+    every = prod(taps) == 1 and max(value.step) == 1 and not any(value.padding) and outputs == list(value.input)
+    if every and pitch:
+        box = (ROW_BYTES // element_bytes, m, 1)
+        rows = TiledMap(_factor(product.element), (channels * groups, value.m, 1), (pitch, pitch * value.m), box=box)
+        return rows if rows.is_possible else None
     # The box ends with the last output pixel, because gradients may end before or after the last window.
     last = [(outputs[d] - 1) * value.step[d] - value.padding[d] for d in range(AXES)]
     strides = [*(value.x_axis[d] for d in axes), value.x_pixel[0]]

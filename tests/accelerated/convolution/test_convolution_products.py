@@ -30,6 +30,7 @@ from dualdnn.accelerated.convolution.implicit_gemm.statistics import SummedConvo
 from dualdnn.accelerated.convolution.implicit_gemm.tma import TMA, Sharing, TmaKernel, share_tiles
 from dualdnn.accelerated.convolution.problem import Matrices, matrix_product
 from dualdnn.accelerated.plans import Plan
+from dualdnn.accelerated.primitives.tma import Im2colMap, TiledMap
 from dualdnn.accelerated.solver import forcing
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, TensorSpec
@@ -179,6 +180,20 @@ BY_TMA_TILE = [
 @pytest.mark.parametrize("operation, kernel", BY_TMA_TILE)
 def test_every_tile_that_tma_feeds(two_multiprocessors, operation, kernel):
     assert kernels(check(two_multiprocessors, operation, kernel.name)) == [kernel.entry]
+
+
+ONE_TAP = (3, 40, 6, 5), 48, (1, 1)
+
+
+@pytest.mark.parametrize("operation, kind", [
+    (convolution(IMPLICIT, *ONE_TAP, data_type=HALF, layout=NHWC, padding=0), TiledMap),
+    (convolution(IMPLICIT, (3, 40, 1, 1), 48, (1, 1), data_type=HALF, layout=NHWC, padding=0), TiledMap),
+    (convolution(IMPLICIT, *ONE_TAP, data_type=HALF, layout=NHWC, padding=0, stride=2), Im2colMap),
+    (convolution(IMPLICIT, *ONE_TAP, data_type=HALF, layout=NHWC, padding=1), Im2colMap)],
+    ids=["one tap", "one pixel", "stride", "padding"])  # fmt: skip
+def test_a_tap_that_meets_every_pixel_is_read_in_rows_of_pixels(two_multiprocessors, operation, kind):
+    launch, _ = check(two_multiprocessors, operation, TMA[2].name).steps[0]
+    assert type(launch.maps[0][3]) is kind
 
 
 @pytest.mark.parametrize(
