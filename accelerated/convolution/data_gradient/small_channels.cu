@@ -1,10 +1,11 @@
-// This kernel computes gradients of an input of up to 8 channels (5.2.8) on tensor cores: half, bfloat16, or float
-// where TF32 is allowed.
+// This kernel computes gradients of an input of few channels per group (5.2.8) on tensor cores: half, bfloat16, or
+// float where TF32 is allowed.
 //
-// Tiling: a tile covers 16 x 16 steps of the stride in dx. Its elements form up to four residue classes; each class has
-// 8 columns of sums, one per channel. A K-block is 128 bytes of dy's channels at all pixels that meet the tile, and of
-// w at all taps. A warp has four rows of 16 pixels. A fragment of dy serves every class that meets it, and a fragment
-// of w serves four rows. Results pass through shared memory.
+// Tiling: a tile covers 16 x 16 steps of the stride in dx. Its elements form residue classes, up to four of which a
+// block computes. Each class has 8 columns of sums, one per channel. A K-block is 128 bytes of dy's channels at all
+// pixels that meet the tile, and of w at all taps of the classes. A warp has four rows of 16 pixels. A fragment of dy
+// serves every class that meets it, and a fragment of w serves four rows. Results pass through shared memory. A K-block
+// of several groups stays there for all of their sums; a group of 16 bytes is half a fragment, the other half is zero.
 //
 // Roofline bound: bytes, dx and dy once. The next bounds are the tensor cores, which compute 8 columns even for fewer
 // channels, and the reads of fragments from shared memory.
@@ -13,22 +14,33 @@
 
 constexpr int TILE = 16, WARP_ROWS = TILE / (THREADS / 32), COLUMNS = 8;
 constexpr int ROW_BYTES = 128, VECTOR = 16 / sizeof(ELEMENT), TILE_K = ROW_BYTES / sizeof(ELEMENT);
-constexpr int STEPS = 4;      // steps of 32 bytes per K-block
-constexpr int IN_FLIGHT = 8;  // vectors that a thread copies at once
+constexpr int MAX_STRIDE = 8, MAX_TAPS = 32;  // along an axis
+constexpr int STEP_BYTES = 32;                // bytes of K per fragment
+constexpr int IN_FLIGHT = 8;                  // vectors that a thread copies at once
+
+// Describes an axis. A block computes `residues` of the stride; its part of them is `part`.
+struct Axis {
+  int stride, residues, extent, incoming;  // extents of dx and of dy
+  int first, window;                       // pixels of dy that meet one step, and the first of them for step 0
+  int dy_step, dx_step, taps;
+  signed char slot[MAX_WINDOW][MAX_STRIDE];  // by pixel and residue: index of the tap among those of the part, or -1
+  unsigned char tap[MAX_STRIDE][MAX_TAPS];   // taps of each part
+  unsigned char count[MAX_STRIDE];           // number of these taps
+};
 
 struct Arguments {
-  const ELEMENT* w;  // [tap][COLUMNS][filters]
+  const ELEMENT* w;  // [tap][padded channels of a group][filters]
   const ELEMENT* dy;
   ELEMENT* dx;
   COMPUTE alpha, beta;
-  int dy_image, dy_axis[2], filters;  // strides in elements between images, rows and columns; channels of dy
-  int dx_image, dx_channel, dx_axis[2];
-  int extent[2], incoming[2];                // extents of dx and of dy
-  int stride[2], channels, channels_last;    // stride, channels and layout of dx
-  int first[2];                              // pixel of dy at the first corner of the window of pixel 0
-  int window[2], taps;                       // pixels of dy that meet one step; taps of the filter
-  signed char tap[MAX_WINDOW][MAX_CLASSES];  // tap of a pixel of the window in a class, or -1
-  FastDivmod rows, columns, inner_columns;   // divide by tiles, and by the pixels of dy across a tile
+  int dy_image, dx_image, dx_channel, channels_last;
+  int filters, k_bytes;        // channels of dy; bytes of K per group, 0 without groups
+  int group_channels, groups;  // channels of dx per group
+  int results_at;              // bytes of shared memory before the results
+  Axis axes[2];
+  FastDivmod tiles[2], parts[2];     // tiles and parts of the residues along each axis
+  FastDivmod k_blocks;               // blocks of groups
+  FastDivmod inner_columns, padded;  // pixels of dy across a tile; padded channels of a group
 };
 
 // Copies rows of 128 bytes of K, from element k on. `find` returns row i's address, or nullptr for zeros.
@@ -54,84 +66,148 @@ __device__ __forceinline__ void copy_rows(unsigned char* to, int rows, int k, in
   }
 }
 
+// Makes the other half of the K of a fragment zero.
+template <int REGISTERS> __device__ __forceinline__ void keep_half(unsigned (&fragment)[REGISTERS], bool upper) {
+#pragma unroll
+  for (int i = 0; i < REGISTERS; i++)
+    if ((i >= REGISTERS / 2) != upper) fragment[i] = 0;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_small_channels(const Arguments a) {
   griddepcontrol_wait();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  unsigned row_tile, column_tile;
-  const int image = a.rows.divide(a.columns.divide(blockIdx.x, column_tile), row_tile);
-  const int across = a.inner_columns.divisor, down = TILE + a.window[0] - 1;
-  const int first_row = row_tile * TILE + a.first[0], first_column = column_tile * TILE + a.first[1];
-  unsigned char* pixels = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  unsigned char* filters = pixels + (down * across + 7) / 8 * 8 * ROW_BYTES;
+  const Axis &rows = a.axes[0], &columns = a.axes[1];
+  unsigned row_tile, column_tile, row_part, column_part, k_block;
+  unsigned index = a.parts[0].divide(a.parts[1].divide(blockIdx.x, column_part), row_part);
+  index = a.tiles[0].divide(a.tiles[1].divide(a.k_blocks.divide(index, k_block), column_tile), row_tile);
+  const int image = index, across = a.inner_columns.divisor, down = TILE + rows.window - 1;
+  const int first_row = row_tile * TILE + rows.first, first_column = column_tile * TILE + columns.first;
+  const int first_row_residue = row_part * rows.residues, first_column_residue = column_part * columns.residues;
+  const int of_row = columns.count[column_part], taps = rows.count[row_part] * of_row, padded = a.padded.divisor;
+  unsigned char* shared = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  unsigned char *pixels = shared, *filters = pixels + (down * across + 7) / 8 * 8 * ROW_BYTES;
+  float* results = reinterpret_cast<float*>(shared + a.results_at);
   const ELEMENT* dy = a.dy + static_cast<long long>(image) * a.dy_image;
 
-  float sums[WARP_ROWS][MAX_CLASSES][4] = {};
-  for (int k = 0; k < a.filters; k += TILE_K) {
-    if (k > 0) __syncthreads();
+  const auto load_block = [&](int k) {
     copy_rows(pixels, down * across, k, a.filters, [&](int i) -> const ELEMENT* {
       unsigned column;
       const int row = a.inner_columns.divide(i, column) + first_row, at = column + first_column;
-      const bool exists = static_cast<unsigned>(row) < static_cast<unsigned>(a.incoming[0]) &&
-                          static_cast<unsigned>(at) < static_cast<unsigned>(a.incoming[1]);
-      return exists ? dy + row * a.dy_axis[0] + at * a.dy_axis[1] : nullptr;
+      const bool exists = static_cast<unsigned>(row) < static_cast<unsigned>(rows.incoming) &&
+                          static_cast<unsigned>(at) < static_cast<unsigned>(columns.incoming);
+      return exists ? dy + row * rows.dy_step + at * columns.dy_step : nullptr;
     });
-    copy_rows(filters, a.taps * COLUMNS, k, a.filters,
-              [&](int i) -> const ELEMENT* { return i % COLUMNS < a.channels ? a.w + i * a.filters : nullptr; });
-    __syncthreads();
-    for (int v = 0; v < a.window[0]; v++)
-      for (int u = 0; u < a.window[1]; u++) {
-        const signed char (&tap)[MAX_CLASSES] = a.tap[v * a.window[1] + u];
-        unsigned left[WARP_ROWS][STEPS][4];
+    copy_rows(filters, taps * padded, k, a.filters, [&](int i) -> const ELEMENT* {
+      unsigned channel;
+      const int slot = a.padded.divide(i, channel);
+      const int tap = rows.tap[row_part][slot / of_row] * columns.taps + columns.tap[column_part][slot % of_row];
+      return static_cast<int>(channel) < a.group_channels ? a.w + (tap * padded + static_cast<int>(channel)) * a.filters
+                                                          : nullptr;
+    });
+  };
+  // Without groups there is one pass over all of K. Otherwise each pass computes 8 channels of a group of the K-block.
+  const int of_group = padded / COLUMNS, per_block = a.k_bytes ? ROW_BYTES / a.k_bytes : 1;
+  const int first_group = k_block * per_block, passes = min(per_block, a.groups - first_group) * of_group;
+  const int first_k = k_block * TILE_K, end_k = a.k_bytes ? first_k + 1 : a.filters;
+  for (int pass = 0; pass < passes; pass++) {
+    const int group = pass / of_group, block = pass % of_group;
+    const int first_step = group * a.k_bytes / STEP_BYTES,
+              end_step = a.k_bytes ? first_step + (a.k_bytes + STEP_BYTES - 1) / STEP_BYTES : ROW_BYTES / STEP_BYTES;
+    const bool halved = a.k_bytes && a.k_bytes < STEP_BYTES, upper = halved && group % 2;
+    float sums[WARP_ROWS][MAX_CLASSES][4] = {};
+    for (int k = first_k; k < end_k; k += TILE_K) {
+      if (pass == 0 || !a.k_bytes) {
+        __syncthreads();
+        load_block(k);
+        __syncthreads();
+      }
+      for (int v = 0; v < rows.window; v++)
+        for (int u = 0; u < columns.window; u++) {
+          int slot[MAX_CLASSES], met = 0;
 #pragma unroll
-        for (int r = 0; r < WARP_ROWS; r++) {
-          const int row = (warp * WARP_ROWS + r + v) * across + u + lane % 16;
+          for (int i = 0; i < MAX_CLASSES; i++) {
+            const int r = i / columns.residues, c = i % columns.residues;
+            slot[i] = -1;
+            if (r >= rows.residues) continue;
+            const int of_rows = rows.slot[v][first_row_residue + r],
+                      of_columns = columns.slot[u][first_column_residue + c];
+            if (of_rows >= 0 && of_columns >= 0) slot[i] = of_rows * of_row + of_columns, met = 1;
+          }
+          if (!met) continue;
+          for (int s = first_step; s < end_step; s++) {
+            unsigned left[WARP_ROWS][4];
 #pragma unroll
-          for (int s = 0; s < STEPS; s++) ldmatrix(left[r][s], swizzled(pixels, row, s * 2 + lane / 16));
-        }
+            for (int r = 0; r < WARP_ROWS; r++) {
+              const int row = (warp * WARP_ROWS + r + v) * across + u + lane % 16;
+              ldmatrix(left[r], swizzled(pixels, row, s * 2 + lane / 16));
+              if (halved) keep_half(left[r], upper);
+            }
 #pragma unroll
-        for (int i = 0; i < MAX_CLASSES; i++) {
-          if (tap[i] < 0) continue;
+            for (int i = 0; i < MAX_CLASSES; i++) {
+              if (slot[i] < 0) continue;
+              unsigned right[2];
+              ldmatrix(right, swizzled(filters, slot[i] * padded + block * COLUMNS + lane % 8, s * 2 + lane / 8 % 2));
+              if (halved) keep_half(right, upper);
 #pragma unroll
-          for (int s = 0; s < STEPS; s += 2) {
-            unsigned right[4];
-            ldmatrix(right, swizzled(filters, tap[i] * COLUMNS + lane % 8, s * 2 + lane / 8));
-#pragma unroll
-            for (int half_step = 0; half_step < 2; half_step++) {
-              const unsigned of_step[2] = {right[half_step * 2], right[half_step * 2 + 1]};
-#pragma unroll
-              for (int r = 0; r < WARP_ROWS; r++) mma_sync<ELEMENT>(sums[r][i], left[r][s + half_step], of_step);
+              for (int r = 0; r < WARP_ROWS; r++) mma_sync<ELEMENT>(sums[r][i], left[r], right);
             }
           }
         }
-      }
-  }
-
-  // The tile of dx is [row][column][channel].
-  __syncthreads();
-  float* results = reinterpret_cast<float*>(pixels);
-  const int width = TILE * a.stride[1], channels = a.channels;
-#pragma unroll
-  for (int i = 0; i < MAX_CLASSES; i++) {
-    if (i >= a.stride[0] * a.stride[1]) break;
-    const int row_class = i / a.stride[1], column_class = i % a.stride[1];
-#pragma unroll
-    for (int r = 0; r < WARP_ROWS; r++)
-#pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const int column = (lane / 4 + j / 2 * 8) * a.stride[1] + column_class, channel = lane % 4 * 2 + j % 2;
-        const int row = (warp * WARP_ROWS + r) * a.stride[0] + row_class;
-        if (channel < channels) results[(row * width + column) * channels + channel] = sums[r][i][j];
-      }
-  }
-  __syncthreads();
-  ELEMENT* dx = a.dx + static_cast<long long>(image) * a.dx_image;
-  const int top = row_tile * TILE * a.stride[0], start = column_tile * width;
-  const int rows = min(TILE * a.stride[0], a.extent[0] - top), columns = min(width, a.extent[1] - start);
-  for (int row = warp; row < rows; row += THREADS / 32)
-    for (int item = lane; item < columns * channels; item += 32) {
-      const int column = a.channels_last ? item / channels : item % columns;
-      const int channel = a.channels_last ? item % channels : item / columns;
-      ELEMENT* to = dx + (top + row) * a.dx_axis[0] + (start + column) * a.dx_axis[1] + channel * a.dx_channel;
-      *to = blend<COMPUTE>(a.alpha, results[(row * width + column) * channels + channel], a.beta, to);
     }
+
+    // The tile of dx is [row][column][channel], for the residues of the block.
+    const int width = TILE * columns.residues, first_channel = block * COLUMNS;
+    const int channels = min(COLUMNS, a.group_channels - first_channel);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < MAX_CLASSES; i++) {
+      const int row_class = i / columns.residues, column_class = i % columns.residues;
+      if (row_class >= rows.residues) break;
+#pragma unroll
+      for (int r = 0; r < WARP_ROWS; r++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const int column = (lane / 4 + j / 2 * 8) * columns.residues + column_class, channel = lane % 4 * 2 + j % 2;
+          const int row = (warp * WARP_ROWS + r) * rows.residues + row_class;
+          if (channel < channels) results[(row * width + column) * channels + channel] = sums[r][i][j];
+        }
+    }
+    __syncthreads();
+    ELEMENT* dx =
+        a.dx + (static_cast<long long>(image) * a.dx_image +
+                static_cast<long long>((first_group + group) * a.group_channels + first_channel) * a.dx_channel);
+    // Returns the position in dx of a position of the tile, or -1 outside of dx.
+    const auto position = [](const Axis& axis, int tile, int first_residue, int at) {
+      const int step = at / axis.residues, residue = first_residue + at - step * axis.residues;
+      const int found = (tile * TILE + step) * axis.stride + residue;
+      return residue < axis.stride && found < axis.extent ? found : -1;
+    };
+    const bool vectors = channels == COLUMNS && a.channels_last && a.beta == COMPUTE(0);
+    for (int local = warp; local < TILE * rows.residues; local += THREADS / 32) {
+      const int row = position(rows, row_tile, first_row_residue, local);
+      if (row < 0) continue;
+      const float* from = results + local * width * channels;
+      ELEMENT* to_row = dx + static_cast<long long>(row) * rows.dx_step;
+      for (int item = lane; item < (vectors ? width : width * channels); item += 32) {
+        const int at = vectors ? item : a.channels_last ? item / channels : item % width;
+        const int channel = vectors ? 0 : a.channels_last ? item % channels : item / width;
+        const int column = position(columns, column_tile, first_column_residue, at);
+        if (column < 0) continue;
+        ELEMENT* to =
+            to_row + static_cast<long long>(column) * columns.dx_step + static_cast<long long>(channel) * a.dx_channel;
+        if (vectors && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
+#pragma unroll
+          for (int i = 0; i < COLUMNS; i += VECTOR) {
+            Vector<ELEMENT, VECTOR> vector;
+#pragma unroll
+            for (int j = 0; j < VECTOR; j++) vector.item[j] = store<ELEMENT>(a.alpha * from[at * COLUMNS + i + j]);
+            *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(to + i) = vector;
+          }
+        } else {
+          for (int i = 0; i < (vectors ? COLUMNS : 1); i++)
+            to[i] = blend<COMPUTE>(a.alpha, from[at * channels + channel + i], a.beta, to + i);
+        }
+      }
+    }
+  }
 }

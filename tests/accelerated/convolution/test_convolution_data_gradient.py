@@ -133,6 +133,29 @@ def test_depthwise_gradients_of_what_is_not_finite(backend, operand):
         check(backend, DEPTHWISE[name], "convolution.data_gradient_depthwise", inputs=inputs)
 
 
+# Each entry has few channels of dx, or groups of 16 to 64 bytes of dy's channels.
+FEW = {
+    "groups of 8": on_tensor_cores((2, 136, 20, 17), (136, 8, 3, 3), stride=(2, 2), groups=17, beta=0.5),
+    "groups of 16": on_tensor_cores((1, 64, 9, 10), (64, 16, 3, 3), "PSEUDO_BFLOAT16", stride=(2, 1), groups=4),
+    "groups of 32 filters and 4 channels": on_tensor_cores((1, 8, 9, 10), (64, 4, 5, 3), stride=(2, 2), groups=2, mode=BACKWARDS),
+    "groups, TF32": on_tensor_cores((2, 24, 9, 10), (24, 4, 3, 3), "FLOAT", stride=(2, 2), groups=6, alpha=-1.5),
+    "groups, planes": on_tensor_cores((1, 48, 9, 10), (32, 12, 3, 3), "FLOAT", formats=NCHW, stride=(2, 2), groups=4),
+    "16 classes": on_tensor_cores((2, 3, 70, 38), (64, 3, 11, 11), stride=(4, 4), padding=(2, 2)),
+    "9 classes, planes": on_tensor_cores((1, 5, 23, 20), (40, 5, 4, 5), formats=NCHW, stride=(3, 3), padding=(2, 2), beta=-2.0),
+    "8 classes of rows": on_tensor_cores((1, 3, 23, 20), (72, 3, 9, 7), stride=(8, 1), padding=(2, 2)),
+    "classes without taps": on_tensor_cores((1, 3, 23, 20), (72, 3, 3, 2), stride=(5, 7), padding=(2, 1), dilation=(2, 1), beta=1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("inputs", ("normal", "special"))
+@pytest.mark.parametrize("name", FEW)
+def test_few_channels_on_tensor_cores(backend, name, inputs):
+    """One launch after the copies has all residue classes. An infinity or NaN does not reach other groups or classes."""
+    names = kernels(check(backend, FEW[name], "convolution.data_gradient_small_channels", inputs=inputs))
+    assert names[-1] == "convolution_data_gradient_small_channels"
+    assert all(kernel.startswith("transform") for kernel in names[:-1]), names
+
+
 @pytest.mark.parametrize("name", GROUPED)
 def test_all_residues_in_one_launch(backend, name):
     assert kernels(check(backend, GROUPED[name], "convolution.data_gradient_grouped")) == ["convolution_grouped"]
@@ -147,7 +170,9 @@ def test_small_groups_take_one_launch_whatever_the_stride(backend):
     ):
         assert kernels(check(backend, other)) == ["convolution_depthwise_windows"]
     of_eight = on_tensor_cores((2, 64, 10, 7), (64, 8, 3, 3), stride=(2, 2), groups=8)
-    assert backend.plan(of_eight).solver == "convolution.data_gradient_grouped"
+    assert backend.plan(of_eight).solver == "convolution.data_gradient_small_channels"
+    of_four = on_tensor_cores((2, 32, 10, 7), (32, 4, 3, 3), stride=(2, 2), groups=8)
+    assert backend.plan(of_four).solver == "convolution.data_gradient_grouped"
     plain = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), groups=8)
     assert any("depthwise" in name for name in kernels(check(backend, plain)))
 
