@@ -34,7 +34,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
       const Boxes<COLUMN_BOXES> columns(a.columns, group, column);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
         const Pixel at(a, k_block);
-        unsigned char* to = this->open_stage(rows.bytes() + columns.bytes());
+        unsigned char* to = this->open_stage(MERGED > 1 ? this->STAGE_BYTES : rows.bytes() + columns.bytes());
         Mbarrier* full = &this->full[this->stage];
         if constexpr (MERGED > 1) {
           load_merged(to, full, k_block, row, column);
