@@ -4,12 +4,19 @@
 // Persistent blocks take items of work: 64 queries (or keys) of one head per warpgroup. A producer warpgroup loads them
 // into shared memory. It also loads tiles of 64 keys (or queries), with their statistics, into STAGES stages.
 //
+// Long vectors are SPLIT: the sums of keys and of values would not fit in the registers of one kernel, so that each has
+// its own. The tile that only scores or weights need has one place beside the stages, which is free again early.
+//
 // Roofline bound: flops, at 989 TFLOP/s (half, H200). Each pair of a query and a key in its window takes 7 products of
-// 2 * size flops: three for queries, four for keys and values. Bytes: each item reads each vector once from L2.
+// 2 * size flops: three for queries, four for keys and values, or five where they are SPLIT. Bytes: each item reads
+// each vector once from L2.
 #include "attention/tiles.cuh"
 #include "attention/tma_items.cuh"
 
-constexpr int OTHERS = 64, STAGE_BYTES = 2 * BLOCK_BYTES;
+constexpr bool SPLIT = SIZE * PARTS > 128;
+// The products for a tile's scores overlap with the sums of the tile before where the registers suffice.
+constexpr bool OVERLAPS = SIZE < 256;
+constexpr int OTHERS = 64, STAGE_BYTES = SPLIT ? BLOCK_BYTES : 2 * BLOCK_BYTES;
 
 struct GradientTmaArguments {
   const void* q;  // The maps read these four operands.
@@ -74,10 +81,11 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_tma_produc
   at_byte<Kept>(a.work, a.products_offset)[pair] = {statistics[0] * LOG2_E - log2f(statistics[1]), sum};
 }
 
-// Holds the statistics of a tile of queries, for the keys' kernel.
+// Holds the statistics of a tile of queries, for the keys' kernel. Windows count from the item's first key, and
+// are cut to its keys.
 struct alignas(16) Queries {
   float shift[OTHERS], product[OTHERS];
-  int low[OTHERS], high[OTHERS];
+  short low[OTHERS], high[OTHERS];
   __device__ __forceinline__ bool has(int query, int key) const { return low[query] <= key && key < high[query]; }
 };
 
@@ -90,27 +98,36 @@ struct Pipeline {
   ItemQueue items;
   Mbarrier own_full[OWNS], own_empty[OWNS], consumers;
   Mbarrier full[STAGES], loaded[STAGES], empty[STAGES];
+  Mbarrier once_full, once_empty;  // for the tile beside the stages
   State state[STAGES];
   int infinite[STAGES], first[STAGES];
   Queries queries[STAGES];  // Only the keys' kernel reads these.
 };
 
 struct Stage {
-  unsigned index = 0, parity = 0;
+  unsigned index = 0, parity = 0, once_parity = 0;
   __device__ __forceinline__ void advance() {
     if (++index == STAGES) index = 0, parity ^= 1;
+    once_parity ^= 1;
   }
+  // Advances from the stage that ended an item; it has no tiles.
+  __device__ __forceinline__ void advance_from_end() { advance(), once_parity ^= 1; }
 };
 
 // Holds the state of a block that both kernels share.
 struct Context {
   const GradientTmaArguments& a;
   Pipeline& p;
-  unsigned char* owns;    // two tiles per item
-  unsigned char* stages;  // two tiles per stage
+  int own_tiles;  // per item
+  unsigned char* owns;
+  unsigned char* stages;  // two tiles per stage, or one where vectors are SPLIT
 
-  __device__ __forceinline__ unsigned char* own(int round) const { return owns + round % OWNS * (2 * OWN_BYTES); }
+  __device__ __forceinline__ unsigned char* own(int round) const { return owns + round % OWNS * own_tiles * OWN_BYTES; }
   __device__ __forceinline__ unsigned char* stage(const Stage& at) const { return stages + at.index * STAGE_BYTES; }
+  // Returns the other tile of a stage.
+  __device__ __forceinline__ unsigned char* other(const Stage& at) const {
+    return SPLIT ? stages + STAGES * STAGE_BYTES : stage(at) + BLOCK_BYTES;
+  }
   __device__ __forceinline__ Coordinates coordinates(const Vectors& vectors, const Item& item, int beam) const {
     return {vectors.head > 0 ? item.head : 0, beam, item.batch};
   }
@@ -122,6 +139,7 @@ struct Context {
 
   // All producers call this to fill the tiles of a free stage, after writing the parts that TMA does not load. The
   // first SUMMED tiles are searched for infinities and NaN. `searched` has the parity of each stage's next search.
+  // `left` becomes the stage's tile, and `right` its other one.
   template <int SUMMED>
   __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
                                           const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
@@ -132,7 +150,14 @@ struct Context {
       Mbarrier* const full = seeks ? &p.loaded[at.index] : &p.full[at.index];
       mbarrier_arrive_expect_tx(full, STAGE_BYTES);
       load_vectors(stage(at), 1, true, left, full, first, left_at);
-      load_vectors(stage(at) + BLOCK_BYTES, 1, true, right, full, first, right_at);
+      if constexpr (SPLIT) {
+        if (seeks) mbarrier_arrive(&p.full[at.index]);
+        mbarrier_wait_parity(&p.once_empty, at.once_parity ^ 1);
+        mbarrier_arrive_expect_tx(&p.once_full, BLOCK_BYTES);
+        load_vectors(other(at), 1, true, right, &p.once_full, first, right_at);
+        return;
+      }
+      load_vectors(other(at), 1, true, right, full, first, right_at);
       if (seeks) mbarrier_arrive(&p.full[at.index]);
     } else if (threadIdx.x >= FIRST_SEARCHER) {
       if (seeks) {
@@ -151,17 +176,24 @@ struct Context {
       if (threadIdx.x == LOADER) p.state[at.index] = ENDED;
       mbarrier_arrive(&p.full[at.index]);
     }
-    at.advance();
+    at.advance_from_end();
   }
-  // One producer loads the vectors of an item before its tiles.
+  // The consumers wait for the other tile of a stage, and release it after their products have read it.
+  __device__ __forceinline__ void wait_for_other(const Stage& at) const {
+    if constexpr (SPLIT) mbarrier_wait_parity(&p.once_full, at.once_parity);
+  }
+  __device__ __forceinline__ void release_other() const {
+    if constexpr (SPLIT) release(&p.once_empty);
+  }
+  // One producer loads the vectors of an item before its tiles. An item of one tile has the left ones.
   __device__ __forceinline__ void load_own(int round, int time, const TensorMap (&left)[PARTS],
                                            const TensorMap (&right)[PARTS], const Coordinates& left_at,
                                            const Coordinates& right_at) const {
     Mbarrier* const full = &p.own_full[round % OWNS];
     mbarrier_wait_parity(&p.own_empty[round % OWNS], (round / OWNS + 1) & 1);
-    mbarrier_arrive_expect_tx(full, 2 * OWN_BYTES);
+    mbarrier_arrive_expect_tx(full, own_tiles * OWN_BYTES);
     load_vectors(own(round), WARPGROUPS, true, left, full, time, left_at);
-    load_vectors(own(round) + OWN_BYTES, WARPGROUPS, true, right, full, time, right_at);
+    if (own_tiles > 1) load_vectors(own(round) + OWN_BYTES, WARPGROUPS, true, right, full, time, right_at);
   }
   // The consumers wait for the item's own tiles.
   __device__ __forceinline__ unsigned char* wait_for_own(int round) const {
@@ -175,7 +207,7 @@ struct Context {
 };
 
 // Runs the pipeline of a block: divides its shared memory and assigns its roles.
-template <class Produce, class Consume>
+template <int OWN_TILES, class Produce, class Consume>
 __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, Produce produce, Consume consume) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   if (threadIdx.x == 0) {
@@ -186,18 +218,13 @@ __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, 
       mbarrier_init(&p.full[i], SEARCHERS + 1), mbarrier_init(&p.loaded[i], 1);
       mbarrier_init(&p.empty[i], CONSUMERS / 32);
     }
+    mbarrier_init(&p.once_full, 1), mbarrier_init(&p.once_empty, CONSUMERS / 32);
     fence_mbarrier_init();
   }
   __syncthreads();
   unsigned char* const owns = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  const Context context{a, p, owns, owns + OWNS * 2 * OWN_BYTES};
-  if (threadIdx.x >= CONSUMERS) {
-    setmaxnreg_decrease<PRODUCER_REGISTERS>();
-    produce(context);
-  } else {
-    setmaxnreg_increase<CONSUMER_REGISTERS>();
-    consume(context);
-  }
+  const Context context{a, p, OWN_TILES, owns, owns + OWNS * OWN_TILES * OWN_BYTES};
+  run_roles([&] { produce(context); }, [&] { consume(context); });
 #endif
 }
 
@@ -251,9 +278,9 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     unsigned char* const own = c.wait_for_own(round);
 
     const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2]) {
-      const unsigned char* const keys = c.stage(stage);
-      multiply_vectors<ROWS, OTHERS>(scores, own, keys);
-      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, keys + BLOCK_BYTES);
+      multiply_vectors<ROWS, OTHERS>(scores, own, c.stage(stage));
+      c.wait_for_other(stage);
+      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, c.other(stage));
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
@@ -288,6 +315,7 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
       wgmma_wait<0>();
       wgmma_fence_accumulators(scores);
       wgmma_fence_accumulators(weighed);
+      c.release_other();
       weigh(scores);
       differentiate(scores, weighed);
       factors.make(scores);
@@ -295,33 +323,35 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     }
     while (has_tiles) {
       const Stage last = stage;
+      const auto end_sums = [&] {
+        wgmma_wait<0>();
+        wgmma_fence_accumulators(sums);
+        release(&p.empty[last.index]);
+      };
+      if constexpr (!OVERLAPS) add_sums(last), end_sums();
       stage.advance();
       mbarrier_wait_parity(&p.full[stage.index], stage.parity);
       has_tiles = p.state[stage.index] != ENDED;
       if (!has_tiles) {
-        add_sums(last);
-        wgmma_wait<0>();
-        wgmma_fence_accumulators(sums);
-        release(&p.empty[last.index]);
+        if constexpr (OVERLAPS) add_sums(last), end_sums();
         break;
       }
       float scores[OTHERS / 2], weighed[OTHERS / 2];
       multiply(scores, weighed);
-      add_sums(last);
-      wgmma_wait<2>();
+      if constexpr (OVERLAPS) add_sums(last);
+      wgmma_wait<1 + OVERLAPS>();
       wgmma_fence_accumulators(scores);
       weigh(scores);
-      wgmma_wait<1>();
+      wgmma_wait<OVERLAPS>();
       wgmma_fence_accumulators(weighed);
+      c.release_other();
       differentiate(scores, weighed);
-      wgmma_wait<0>();
-      wgmma_fence_accumulators(sums);
-      release(&p.empty[last.index]);
+      if constexpr (OVERLAPS) end_sums();
       factors.make(scores);
       set_infinite_apart();
     }
     release(&p.empty[stage.index]);  // releases the stage that ended the item
-    stage.advance();
+    stage.advance_from_end();
 
 #pragma unroll
     for (int i = 0; i < SIZE / 2; i++)
@@ -336,7 +366,7 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
   }
 }
 
-__device__ __forceinline__ void produce_queries(const Context& c) {
+template <bool KEYS, bool VALUES> __device__ __forceinline__ void produce_queries(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
   const int thread = threadIdx.x - FIRST_SEARCHER;
@@ -366,10 +396,15 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
           const Kept kept = exists ? *kept_of(h, a.work, a.products_offset, s, query + thread, item.head) : Kept{0, 0};
           const Window window = window_of(h, a.reserve, s, query + thread);
           table.shift[thread] = kept.shift, table.product[thread] = kept.product;
-          table.low[thread] = window.low, table.high[thread] = window.high;
+          table.low[thread] = min(max(window.low - item.first, 0), ROWS);
+          table.high[thread] = min(max(window.high - item.first, 0), ROWS);
         }
-        c.publish<2>(stage, searched, span.is_full(item.first, ROWS) ? FULL : CUT, query, a.q_map, a.dout_map,
-                     c.coordinates(h.q, item, beam), c.coordinates(a.gradients, item, beam));
+        const auto publish = [&](const auto& left, const auto& right, const Vectors& of_left, const Vectors& of_right) {
+          c.publish<KEYS + VALUES>(stage, searched, span.is_full(item.first, ROWS) ? FULL : CUT, query, left, right,
+                                   c.coordinates(of_left, item, beam), c.coordinates(of_right, item, beam));
+        };
+        if constexpr (KEYS) publish(a.q_map, a.dout_map, h.q, a.gradients);
+        else publish(a.dout_map, a.q_map, a.gradients, h.q);
         stage.advance();
       }
     }
@@ -377,7 +412,7 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
   }
 }
 
-__device__ __forceinline__ void consume_queries(const Context& c) {
+template <bool KEYS, bool VALUES> __device__ __forceinline__ void consume_queries(const Context& c) {
   const GradientTmaArguments& a = c.a;
   const Heads& h = a.heads;
   Pipeline& p = c.p;
@@ -389,7 +424,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
     const Item item(a.division, index, false);
-    const int thread_key = item.first + warp_row + lane / 4;
+    const int thread_key = warp_row + lane / 4;  // in the item
     float key_sums[SIZE / 2] = {}, value_sums[SIZE / 2] = {};
     Factors<OTHERS> weights, factors;
 
@@ -428,30 +463,43 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       const auto is_weighed = [&](int part, int query) {
         return p.queries[stage.index].has(query, thread_key + 8 * part);
       };
-      add_infinite<OTHERS, CONSUMERS, false>(key_sums, c.stage(stage), is_weighed, synchronise);
-      add_infinite<OTHERS, CONSUMERS, true>(value_sums, c.stage(stage) + BLOCK_BYTES, is_weighed, synchronise);
+      if constexpr (KEYS) add_infinite<OTHERS, CONSUMERS, false>(key_sums, c.stage(stage), is_weighed, synchronise);
+      if constexpr (VALUES)
+        add_infinite<OTHERS, CONSUMERS, true>(value_sums, KEYS ? c.other(stage) : c.stage(stage), is_weighed,
+                                              synchronise);
     };
 
     unsigned char* const own = c.wait_for_own(round);
     for (;; stage.advance()) {
       mbarrier_wait_parity(&p.full[stage.index], stage.parity);
       if (p.state[stage.index] == ENDED) break;
-      const unsigned char* const queries = c.stage(stage);
+      const unsigned char* const queries = KEYS ? c.stage(stage) : c.other(stage);
+      const unsigned char* const gradients = KEYS ? c.other(stage) : c.stage(stage);
       float scores[OTHERS / 2], weighed[OTHERS / 2];
+      if constexpr (!KEYS) c.wait_for_other(stage);
       multiply_vectors<ROWS, OTHERS>(scores, own, queries);
-      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, queries + BLOCK_BYTES);
-      wgmma_wait<1>();
+      if constexpr (KEYS) {
+        c.wait_for_other(stage);
+        multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, gradients);
+        wgmma_wait<1>();
+      } else {
+        wgmma_wait<0>();
+      }
       wgmma_fence_accumulators(scores);
+      if constexpr (!KEYS) c.release_other();
       weigh(scores);
-      weights.make(scores);
-      wgmma_wait<0>();
-      wgmma_fence_accumulators(weighed);
-      differentiate(weighed, scores);
-      factors.make(weighed);
+      if constexpr (VALUES) weights.make(scores);
+      if constexpr (KEYS) {
+        wgmma_wait<0>();
+        wgmma_fence_accumulators(weighed);
+        c.release_other();
+        differentiate(weighed, scores);
+        factors.make(weighed);
+      }
       set_infinite_apart();
       wgmma_fence();
-      add_weighed(value_sums, weights, queries + BLOCK_BYTES);
-      add_weighed(key_sums, factors, queries);
+      if constexpr (VALUES) add_weighed(value_sums, weights, gradients);
+      if constexpr (KEYS) add_weighed(key_sums, factors, queries);
       wgmma_commit();
       wgmma_wait<0>();
       wgmma_fence_accumulators(key_sums);
@@ -459,7 +507,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       release(&p.empty[stage.index]);
     }
     release(&p.empty[stage.index]);  // releases the stage that ended the item
-    stage.advance();
+    stage.advance_from_end();
 
 #pragma unroll
     for (int i = 0; i < SIZE / 2; i++) key_sums[i] *= h.scaler;
@@ -473,19 +521,22 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
         return key < h.k_steps ? result + vector * size : nullptr;
       });
     };
-    store_of(own, key_sums, a.result, a.result_offset, h.k.size);
-    store_of(own + OWN_BYTES, value_sums, a.values_result, a.values_offset, h.v.size);
+    if constexpr (KEYS) store_of(own, key_sums, a.result, a.result_offset, h.k.size);
+    if constexpr (VALUES)
+      store_of(KEYS ? own + OWN_BYTES : own, value_sums, a.values_result, a.values_offset, h.v.size);
     c.release_own(round);
   }
 }
 
-// NAME is the operand of the gradients; OTHERS is the operand that their consumers visit.
-#define KERNEL(NAME, OTHERS)                                                                                        \
-  extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)                                            \
-      attention_gradients_tma_##NAME(const __grid_constant__ GradientTmaArguments a) {                              \
-    griddepcontrol_wait();                                                                                          \
-    __shared__ Pipeline pipeline;                                                                                   \
-    run(a, pipeline, [](const Context& c) { produce_##OTHERS(c); }, [](const Context& c) { consume_##OTHERS(c); }); \
+// NAME is the operand of the gradients. PRODUCE and CONSUME visit the other operand.
+#define KERNEL(NAME, OWN_TILES, PRODUCE, CONSUME)                                                      \
+  extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)                               \
+      attention_gradients_tma_##NAME(const __grid_constant__ GradientTmaArguments a) {                 \
+    griddepcontrol_wait();                                                                             \
+    __shared__ Pipeline pipeline;                                                                      \
+    run<OWN_TILES>(a, pipeline, [](const Context& c) { PRODUCE; }, [](const Context& c) { CONSUME; }); \
   }
-KERNEL(queries, keys)
-KERNEL(keys, queries)
+KERNEL(queries, 2, produce_keys(c), consume_keys(c))
+// Without SPLIT the kernel of keys computes the gradients of values, too.
+KERNEL(keys, 2, (produce_queries<true, !SPLIT>(c)), (consume_queries<true, !SPLIT>(c)))
+KERNEL(values, 1, (produce_queries<false, true>(c)), (consume_queries<false, true>(c)))

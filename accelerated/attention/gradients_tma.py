@@ -32,11 +32,18 @@ class Tile(NamedTuple):
     owns: int
 
 
-# The keys are the elements of a vector; the values are the tiles of the queries' kernel and of the keys' kernel.
-TILES = {64: (Tile(2, 4, 2), Tile(2, 4, 2)), 128: (Tile(2, 4, 1), Tile(2, 2, 2))}
+# The keys are the elements of a vector; the values are the tiles of the queries' kernel and of the keys' kernel. The
+# kernel of values has the latter tile, too.
+TILES = {
+    64: (Tile(2, 4, 2), Tile(2, 4, 2)),
+    128: (Tile(2, 4, 1), Tile(2, 2, 2)),
+    192: (Tile(2, 3, 1), Tile(2, 3, 1)),
+    256: (Tile(2, 2, 1), Tile(2, 2, 1)),
+}
 LONG_STEPS = 2048  # queries or keys from which LONG_TILES serve
 LONG_TILES = {64: Tile(3, 4, 2)}  # tiles by the elements of a vector
-FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2))}  # A float is split in two.
+FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2)), 128: (Tile(2, 2, 1), Tile(2, 2, 1))}  # A float is split in two.
+MAX_FACTORS = 128  # factors per vector, at most, whose keys and values share a kernel
 
 
 def serves(problem: AttentionProblem) -> bool:
@@ -46,6 +53,14 @@ def serves(problem: AttentionProblem) -> bool:
 
 def _tiles(problem: AttentionProblem) -> dict[int, tuple[Tile, Tile]]:
     return TILES if parts(problem) == 1 else FLOAT_TILES
+
+
+def _tile(problem: AttentionProblem, tile: Tile, steps: int, sequences: int) -> Tile:
+    """Return the tile for so many queries or keys, of which ``tile`` is the usual one."""
+    if tma_items.fits_at_once(problem, steps, sequences):
+        return tile._replace(warpgroups=1)
+    is_long = parts(problem) == 1 and steps >= LONG_STEPS
+    return LONG_TILES.get(padded_size(problem), tile) if is_long else tile
 
 
 def factors(problem: AttentionProblem) -> Parts:
@@ -60,10 +75,9 @@ def core(problem: AttentionProblem) -> list[Launch]:
     products_offset = ("products_offset", c_longlong(problem.gradients.offsets["products"]))
     located = Located.of(problem, MAPS, given)
     origins = {name: of_input(problem, name) for name in INPUTS}
-    of_queries, of_keys = (
-        LONG_TILES.get(size, tile) if count == 1 and steps >= LONG_STEPS else tile
-        for tile, steps in zip(_tiles(problem)[size], (extents.q_steps, problem.k.dims[TIME]), strict=True)
-    )
+    is_split = size * count > MAX_FACTORS
+    sides = ((extents.q_steps, extents.q_sequences), (problem.k.dims[TIME], extents.k_sequences))
+    of_queries, of_keys = (_tile(problem, tile, *side) for tile, side in zip(_tiles(problem)[size], sides, strict=True))
 
     def function(kernel: str, tile: Tile) -> tuple[str, tuple[tuple[str, str], ...]]:
         definitions = definitions_of(problem, WARPGROUPS=tile.warpgroups, STAGES=tile.stages, OWNS=tile.owns)
@@ -101,7 +115,10 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("division", divide(tiles, attn.heads, beams, items)),
         )
         kernel, definitions = function(result, tile)
-        shared_bytes = 2 * count * (tile.owns * rows + tile.stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
+        of_item, of_stages = (1 if result == "values" else 2) * tile.owns, 2 * tile.stages
+        if is_split:
+            of_stages = tile.stages + 1
+        shared_bytes = count * (of_item * rows + of_stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])
         grid, block = (min(items, device.multiprocessors), 1, 1), ((tile.warpgroups + 1) * WARPGROUP, 1, 1)
         made = Launch(device.function(SOURCE, kernel, definitions), arguments, operands, grid, block, shared_bytes)
@@ -113,4 +130,5 @@ def core(problem: AttentionProblem) -> list[Launch]:
         products(),
         launch("queries", of_queries, extents.q_steps, problem.q.dims[BEAM], extents.q_sequences, 0),
         launch("keys", of_keys, *keys, 1),
+        *([launch("values", of_keys, *keys, 2)] if is_split else []),
     ]

@@ -13,6 +13,8 @@
 #include "attention/tma_items.cuh"
 
 constexpr int TILE_BYTES = KEYS / 64 * BLOCK_BYTES;
+// Results of 16 bits pass through rows of their own, or through the queries' rows where both do not fit.
+constexpr bool RESULTS_IN_QUERIES = SIZE > 128;
 
 struct OnlineTmaArguments {
   const void* q;  // The maps read these three operands.
@@ -122,6 +124,9 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
     float sums[SIZE / 2] = {}, rescale[2];
     Factors<KEYS> weights;
 
+    const auto release_queries = [&](bool have_results) {
+      if (have_results == RESULTS_IN_QUERIES) release(&p.queries_empty);
+    };
     const auto add_scores = [&](float (&scores)[KEYS / 2], int key) {
       if (work.keys.span.is_full(key, KEYS)) softmax.add<false>(scores, rescale, factor, window, key);
       else softmax.add<true>(scores, rescale, factor, window, key);
@@ -147,11 +152,11 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       wgmma_wait<0>();
       wgmma_fence_accumulators(scores);
       release(&p.keys_empty[stage]);
-      if (tiles == 1) release(&p.queries_empty);
+      if (tiles == 1) release_queries(false);
       add_scores(scores, begin);
       weights.make(scores);
     } else {
-      release(&p.queries_empty);
+      release_queries(false);
     }
     for (int index = 0; index + 1 < tiles; index++) {
       const unsigned next = count + index + 1, stage = next % STAGES;
@@ -163,7 +168,7 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       wgmma_wait<1>();
       wgmma_fence_accumulators(scores);
       release(&p.keys_empty[stage]);
-      if (index + 2 == tiles) release(&p.queries_empty);
+      if (index + 2 == tiles) release_queries(false);
       add_scores(scores, begin + (index + 1) * KEYS);
       wgmma_wait<0>();
       wgmma_fence_accumulators(sums);
@@ -192,6 +197,8 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
     store_rows<ROWS>(t.results + warp_row * ROW_BYTES, sums, h.v.size, [&](int row) -> ELEMENT* {
       return item.first + warp_row + row < h.q_steps ? result + vector_of(warp_row + row) * h.v.size : nullptr;
     });
+    if constexpr (RESULTS_IN_QUERIES) fence_proxy_async();
+    release_queries(true);
   }
 }
 
@@ -215,13 +222,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)
   __syncthreads();
   unsigned char* const queries = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char *const keys = queries + OWN_BYTES, *const values = keys + STAGES * TILE_BYTES;
-  const SharedTiles tiles{queries, keys, values, values + STAGES * TILE_BYTES};
-  if (threadIdx.x >= CONSUMERS) {
-    if constexpr (WARPGROUPS > 1) setmaxnreg_decrease<PRODUCER_REGISTERS>();
-    produce(a, pipelines, tiles);
-  } else {
-    if constexpr (WARPGROUPS > 1) setmaxnreg_increase<CONSUMER_REGISTERS>();
-    consume(a, pipelines, tiles);
-  }
+  const SharedTiles tiles{queries, keys, values, RESULTS_IN_QUERIES ? queries : values + STAGES * TILE_BYTES};
+  run_roles([&] { produce(a, pipelines, tiles); }, [&] { consume(a, pipelines, tiles); });
 #endif
 }

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..plans import Launch, fields_of, pointers
 from ..primitives.tma import TmaLaunch, mapped_structure
+from . import tma_items
 from .online import describe
 from .problem import BEAM, AttentionProblem
 from .tma_items import (
@@ -38,19 +39,20 @@ class Tile(NamedTuple):
 
 
 # The keys are the elements of a vector, padded with zeros.
-TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2)}
-FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # A float is split in two.
+TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2), 192: Tile(64, 2, 3), 256: Tile(64, 2, 2)}
+# A float is split in two.
+FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2), 192: Tile(64, 2, 1), 256: Tile(64, 1, 1)}
+APART_SIZE = 128  # elements of a vector, at most, whose results pass through rows of their own
 # Three warpgroups are too many where they add more than MAX_ROWS, or windows cut tiles of up to SHORT_WINDOWS queries.
 TWO_WARPGROUPS = Tile(128, 2, 3)  # tile for vectors of up to 64 elements
 MAX_ROWS = 1.2  # ratio of the rows of all tiles to the queries
 SHORT_WINDOWS = 2048  # queries
-FEW_QUERIES = 64  # queries, at most, for one warpgroup
 
 
 def _tile(problem: AttentionProblem) -> Tile:
     size, o = padded_size(problem), problem.operation
     tile = (TILES if parts(problem) == 1 else FLOAT_TILES)[size]
-    if problem.windows <= FEW_QUERIES:
+    if problem.windows <= ROWS or tma_items.fits_at_once(problem, problem.windows, o.extents.q_sequences):
         return tile._replace(warpgroups=1)
     if tile.warpgroups < 3:
         return tile
@@ -80,8 +82,8 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("division", divide(tiles, problem.attn.heads, problem.q.dims[BEAM], items)),
     )
     definitions = definitions_of(problem, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, STAGES=tile.stages)
-    # The results of parts pass through the rows.
-    rows = queries + 2 * tile.stages * tile.keys + (queries if count == 1 else 0)
+    results = queries if count == 1 and size <= APART_SIZE else 0
+    rows = queries + 2 * tile.stages * tile.keys + results
     shared_bytes = count * rows * size * FACTOR_BYTES + SWIZZLE_BYTES
     launch = Launch(
         device.function(SOURCE, KERNEL, definitions), arguments, (*given.operands, problem.space, result),

@@ -101,14 +101,20 @@ __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned c
 template <int ROWS, bool POSITIVE, class IsWeighed>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Source& source, int first,
                                              IsWeighed is_weighed) {
-  for (int vector = first; vector < min(first + ROWS, source.count); vector++)
+  const int begin = threadIdx.x % 4 * 2, rest = source.size - begin;
+#pragma unroll 1
+  for (int vector = first; vector < min(first + ROWS, source.count); vector++) {
+    const FACTOR* const values = source.first + vector * source.stride + begin;
+    const bool counts[2] = {is_weighed(0, vector), is_weighed(1, vector)};
 #pragma unroll
     for (int i = 0; i < SIZE / 2; i++) {
-      const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-      if (column >= source.size) continue;
-      const float value = load<float>(source.first[vector * source.stride + column]);
-      if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
+      const int column = i / 4 * 8 + i % 2;
+      if (i % 4 == 0) asm volatile("" ::: "memory");  // More loads in flight would take registers.
+      if (column >= rest) continue;
+      const float value = load<float>(values[column]);
+      if (value - value != 0 && counts[i / 2 % 2]) sums[i] += POSITIVE ? value : value - value;
     }
+  }
 }
 
 // Holds the sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.

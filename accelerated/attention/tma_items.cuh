@@ -14,6 +14,15 @@ constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = W
 // All threads of a block together must not exceed the registers of its launch. A single consumer warpgroup takes no
 // registers from others.
 constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
+template <class Produce, class Consume> __device__ __forceinline__ void run_roles(Produce produce, Consume consume) {
+  if (threadIdx.x >= CONSUMERS) {
+    if constexpr (WARPGROUPS > 1) setmaxnreg_decrease<PRODUCER_REGISTERS>();
+    produce();
+  } else {
+    if constexpr (WARPGROUPS > 1) setmaxnreg_increase<CONSUMER_REGISTERS>();
+    consume();
+  }
+}
 
 // Divides the work into items, by (tile of queries or keys, head, beam, batch).
 struct Division {

@@ -18,7 +18,7 @@ from .problem import BATCH, BEAM, INPUTS, TIME, AttentionProblem, Vectors, vecto
 
 ROWS = 64  # queries or keys per warpgroup
 WARPGROUP = 128  # threads per warpgroup
-SIZES = (64, 128)  # elements per vector in a tile, padded with zeros
+SIZES = (64, 128, 192, 256)  # elements per vector in a tile, padded with zeros
 SWIZZLE_BYTES = 1024  # alignment of the tiles
 BOX = 64  # elements per row of 128 bytes, and vectors per box
 FACTOR_BYTES = 2
@@ -33,6 +33,11 @@ def padded_size(problem: AttentionProblem) -> int:
 def parts(problem: AttentionProblem) -> int:
     """Return the number of tensor-core factors per element."""
     return 2 if problem.attn.data_type == FLOAT else 1
+
+
+def fits_at_once(problem: AttentionProblem, steps: int, sequences: int) -> bool:
+    """Return whether the device runs all items of one warpgroup at the same time."""
+    return -(-steps // ROWS) * problem.attn.heads * sequences <= problem.device.multiprocessors
 
 
 def serves(problem: AttentionProblem, incoming: Sequence[tuple[str, Vectors]] = ()) -> bool:

@@ -273,6 +273,10 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
 #define WGMMA_REGISTERS_32(shape, transposition) WGMMA_LEFT(32, 16, "{%16, %17, %18, %19}, %20", shape, transposition)
 #define WGMMA_REGISTERS_64(shape, transposition) WGMMA_LEFT(64, 32, "{%32, %33, %34, %35}, %36", shape, transposition)
 #define WGMMA_REGISTERS_128(shape, transposition) WGMMA_LEFT(128, 64, "{%64, %65, %66, %67}, %68", shape, transposition)
+#define WGMMA_REGISTERS_192(shape, transposition) \
+  WGMMA_LEFT(192, 96, "{%96, %97, %98, %99}, %100", shape, transposition)
+#define WGMMA_REGISTERS_256(shape, transposition) \
+  WGMMA_LEFT(256, 128, "{%128, %129, %130, %131}, %132", shape, transposition)
 
 #define WGMMA_REGISTERS(N)                                                                                     \
   if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_REGISTERS_##N("k16.f32.f16.f16", ", 1");            \
@@ -288,8 +292,12 @@ __device__ __forceinline__ void wgmma_from_registers(float (&d)[N / 2], const un
     WGMMA_REGISTERS(32);
   } else if constexpr (N == 64) {
     WGMMA_REGISTERS(64);
-  } else {
+  } else if constexpr (N == 128) {
     WGMMA_REGISTERS(128);
+  } else if constexpr (N == 192) {
+    WGMMA_REGISTERS(192);
+  } else {
+    WGMMA_REGISTERS(256);
   }
 }
 template <class E, int N, bool MN_MAJOR = false>

@@ -10,7 +10,7 @@ from ..convolution import allows_tf32
 from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, AttnSpec, packed_strides
 
 Kind = cudnnMultiHeadAttnWeightKind_t
-COUNTERS = 2  # counters per work space; kernels count the work that they have started
+COUNTERS = 3  # counters per work space; kernels count the work that they have started
 REGION_BYTES = 16  # bytes, the alignment of each region in work and reserve space (7.2.15)
 
 

@@ -147,8 +147,9 @@ def test_padding_beside_full_tiles(chain):
 
 
 @shows(f"{DATA}/c01")
-@pytest.mark.parametrize("steps", LONG_OF_TENSOR_CORES[:2], ids=str)
+@pytest.mark.parametrize("steps", [*LONG_OF_TENSOR_CORES[:2], (60, 40)], ids=str)
 def test_long_sequences_of_tensor_cores(chain, steps):
+    """Items of three warpgroups, of two and of one add up the same gradients."""
     training = long_of_tensor_cores(steps, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
     chain(training, backward_data(training))

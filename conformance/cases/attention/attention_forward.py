@@ -111,7 +111,8 @@ def test_numbers_outside_of_windows_are_not_read(trial):
         trial(operation, before=before)
 
 
-OF_TENSOR_CORES = ["half 64", "half 128", "float"]
+OF_TENSOR_CORES = ["half 64", "half 128", "half 192", "half 256", "float", "float 128"]
+LONG_FLOATS = ["float 192", "float 256"]  # Gradients take no tensor cores.
 
 
 def of_tensor_cores(name: str, **others: Any) -> Any:
@@ -119,7 +120,12 @@ def of_tensor_cores(name: str, **others: Any) -> Any:
     data_type, heads, sizes, steps, key_steps = {
         "half 64": (HALF, 1, (40, 40, 24), 200, 290),
         "half 128": (HALF, 1, (72, 72, 128), 70, 150),
+        "half 192": (HALF, 1, (136, 136, 160), 70, 150),
+        "half 256": (HALF, 1, (250, 250, 256), 70, 150),
         "float": (FLOAT, 1, (40, 40, 24), 70, 150),
+        "float 128": (FLOAT, 1, (100, 100, 72), 70, 150),
+        "float 192": (FLOAT, 1, (136, 136, 160), 70, 150),
+        "float 256": (FLOAT, 1, (256, 256, 196), 70, 150),
     }[name]
     attn = attention((0, 0, 0, 0), sizes, heads, 0, 0.2, data_type, longest=(steps, key_steps), batches=1, beams=1)
     edge = 128 if steps > 128 else 64  # All windows skip a whole tile of keys from this query on.
@@ -167,7 +173,7 @@ def test_infinite_values_that_have_no_weight(trial, data_type):
 
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
-@pytest.mark.parametrize("name", OF_TENSOR_CORES)
+@pytest.mark.parametrize("name", [*OF_TENSOR_CORES, *LONG_FLOATS])
 def test_tiles_of_tensor_cores(trial, name):
     """NaN in padding changes no query, and NaN in a full tile only the queries whose windows cover it."""
     operation = of_tensor_cores(name)
