@@ -11,12 +11,11 @@ from ..plans import SCRATCH, Launch, Launches, fields_of, pointers, structure, w
 from ..primitives.geometry import FastDivmod
 from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
-from .problem import ABSENT, ELEMENT_BYTES, Matrix, Product, Tile
+from .problem import ABSENT, ELEMENT_BYTES, MAX_SCRATCH, Matrix, Product, Tile
 
 __all__ = ["ABSENT", "MAX_SCRATCH", "MAX_SPLITS", "Matrix", "MatrixProduct"]
 
 SOURCE = "gemm/matrix.cu"
-MAX_SCRATCH = 1 << 26  # bytes of scratch memory per product
 ROW_BYTES = 128  # bytes per row of an operand in a K-block
 ALIGNMENT = 1024  # bytes, of the stages
 SIMT_K = 16  # k per K-block without tensor cores
@@ -64,7 +63,7 @@ class MatrixProduct(Product):
         if self.tile in TMA_TILES:
             if found is None:
                 raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
-        elif found is not None and found.copies and found.seconds > self._chosen[0]:
+        elif found is not None and any(found.copies) and found.seconds > self._chosen[0]:
             return None
         return found
 
@@ -88,7 +87,8 @@ class MatrixProduct(Product):
     def _possible_splits(self) -> range | list[int]:
         if self.splits is not None:
             return [self.splits]
-        room = self.max_workspace // (prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute])
+        nbytes = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
+        room = min(self.max_workspace, MAX_SCRATCH) // nbytes
         return range(1, max(1, min(self._k_blocks, MAX_SPLITS, room)) + 1)
 
     def _seconds(self, tile: Tile, splits: int) -> float:

@@ -13,7 +13,7 @@ from ..plans import Launch, fields_of, pointers, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from . import parts
-from .problem import ELEMENT_BYTES, Matrix, Product
+from .problem import ELEMENT_BYTES, MAX_SCRATCH, Matrix, Product
 from .stream_k import Shares
 
 SOURCE = "gemm/matrix_tma.cu"
@@ -123,7 +123,7 @@ class TmaProduct:
         if product.splits is not None:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors
-        room = product.max_workspace // (tiles * tile.size * SUM_BYTES)
+        room = min(product.max_workspace, MAX_SCRATCH) // (tiles * tile.size * SUM_BYTES)
         # Every tile has equal parts.
         equal = {min(multiprocessors * blocks // tiles, room) * tiles for blocks in range(1, tile.occupancy + 1)}
         return [None, *(blocks for blocks in sorted({multiprocessors, *equal}) if blocks > 0)]
@@ -136,9 +136,7 @@ class TmaProduct:
             return False
         if not all(m.is_possible for m in self.maps):
             return False
-        if self.product.splits is not None:  # A caller that wants one part has no workspace.
-            return self.product.splits > 1 or not self.copies
-        return self.workspace_bytes <= self.product.max_workspace
+        return self.workspace_bytes <= self.product.max_workspace or (self.product.splits or 1) > 1
 
     # --- The product of the kernel: its rows are columns of C where it is ``transposed``. ---
 
@@ -154,15 +152,41 @@ class TmaProduct:
     def _is_float(self) -> bool:
         return self.product.element == "float"
 
-    @property
-    def copies(self) -> bool:
-        """Return whether B is copied to be K-major, because tensor cores do not transpose floats."""
-        return self._is_float and self.product.a.is_mn_major and self.product.b.is_mn_major
+    @cached_property
+    def copies(self) -> tuple[bool, bool]:
+        """Return whether A and whether B is copied to be K-major, because TMA cannot read it, or because tensor cores
+        do not transpose floats. One of two MN-major operands may stay in place.
+        """
+        a, b = self.product.a, self.product.b
+        unread = not self._is_read(a), not self._is_read(b)
+        both = self._is_float and a.is_mn_major and b.is_mn_major and not any(unread)
+        return unread[0], unread[1] or both
+
+    def _is_read(self, matrix: Matrix) -> bool:
+        """Return whether TMA takes the first byte and the strides of a matrix."""
+        strides = matrix.stride * self.element_bytes, self._part(matrix)[0] * self.element_bytes
+        return all(n >= 0 and n % ALIGNMENT == 0 for n in (matrix.offset, *strides))
+
+    @cached_property
+    def read(self) -> tuple[Matrix, Matrix]:
+        """Return A and B as TMA reads them; a copy has its offset in the workspace."""
+        p, found, begin = self.product, [], 0
+        for matrix, rows, copied in zip((p.a, p.b), (p.m, p.n), self.copies, strict=True):
+            if not copied:
+                found.append(matrix)
+                continue
+            step, shared = self._part(matrix)
+            part = rows * self.pitch if step else 0
+            outer, inner = (part * p.batches[1], part) if shared == 1 else (part, 0)
+            found.append(Matrix("", begin, self.pitch, 1, outer, inner, part))
+            begin += workspace_aligned(self.parts // shared * rows * self.pitch * self.element_bytes)
+        return found[0], found[1]
 
     @property
     def transposed(self) -> bool:
         """Return whether B is the left operand, which may be MN-major."""
-        return self._is_float and self.product.b.is_mn_major and not self.product.a.is_mn_major
+        a, b = self.read
+        return self._is_float and b.is_mn_major and not a.is_mn_major
 
     @property
     def from_registers(self) -> bool:
@@ -171,24 +195,15 @@ class TmaProduct:
     @property
     def left(self) -> tuple[Matrix, int]:
         """Return the operand whose rows are the rows of the product, and its number of rows."""
-        p = self.product
-        return (p.b, p.n) if self.transposed else (p.a, p.m)
+        return (self.read[1], self.product.n) if self.transposed else (self.read[0], self.product.m)
 
     @property
     def right(self) -> tuple[Matrix, int]:
-        p = self.product
-        if self.transposed:
-            return p.a, p.m
-        if self.copies:
-            step, shared = self._part(p.b)
-            part = p.n * self.pitch if step else 0
-            outer, inner = (part * p.batches[1], part) if shared == 1 else (part, 0)
-            return Matrix("", 0, self.pitch, 1, outer, inner, part), p.n
-        return p.b, p.n
+        return (self.read[0], self.product.m) if self.transposed else (self.read[1], self.product.n)
 
     @property
     def pitch(self) -> int:
-        """Return the stride between rows of the copy, in elements."""
+        """Return the stride between rows of a copy, in elements."""
         vector = ALIGNMENT // self.element_bytes
         return -(-self.product.k // vector) * vector
 
@@ -272,8 +287,7 @@ class TmaProduct:
         else:
             clocks = tile.clocks(-(-shares.tiles // multiprocessors), self.k_blocks)
             extra += BLEND_SECONDS if p.beta and self.from_registers else 0.0
-        if self.copies:
-            extra += COPY_SECONDS + 2 * self.copied_bytes / COPY_BYTES_PER_SECOND
+        extra += sum(self.copies) * COPY_SECONDS + 2 * self.copied_bytes / COPY_BYTES_PER_SECOND
         result = p.m * p.n * ELEMENT_BYTES[p.result] * (2 if p.beta else 1)
         moved = prod(p.batches) * ((p.m + p.n) * p.k * p.segments * self.element_bytes + result)
         return LAUNCH_SECONDS + max(clocks / CLOCK, moved / BYTES_PER_SECOND) + extra
@@ -282,10 +296,12 @@ class TmaProduct:
 
     @property
     def copied_bytes(self) -> int:
-        if not self.copies:
-            return 0
-        _, shared = self._part(self.product.b)
-        return workspace_aligned(self.parts // shared * self.product.n * self.pitch * self.element_bytes)
+        total, sizes = 0, (self.product.m, self.product.n)
+        for matrix, rows, copied in zip(self.read, sizes, self.copies, strict=True):
+            if copied:
+                parts = self.parts // self._part(matrix)[1]
+                total += workspace_aligned(parts * rows * self.pitch * self.element_bytes)
+        return total
 
     @property
     def workspace_bytes(self) -> int:
@@ -320,9 +336,11 @@ class TmaProduct:
         grid = (min(shares.blocks, multiprocessors * tile.occupancy), 1, 1)
         launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
         before = []
-        if self.copies:
-            part, shared = self._part(p.b)
-            before = [parts.copy(p, operands, workspace, self.pitch, part, self.parts // shared)]
+        for index, (matrix, made) in enumerate(zip((p.a, p.b), self.read, strict=True)):
+            if self.copies[index]:
+                part, shared = self._part(matrix)
+                to = workspace[1] + made.offset
+                before.append(parts.copy(p, index, operands, to, self.pitch, part, self.parts // shared))
         extents = (tile.columns, tile.rows) if self.transposed else (tile.rows, tile.columns)
         added = p, extents, division, self.transposed, operands, workspace[1] + self.copied_bytes
         after = [parts.add(*added)] if self.adds else []
@@ -336,8 +354,11 @@ class TmaProduct:
 
     def _addresses(self, workspace: tuple[str, int]) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return the operand index and the byte offset of the left and of the right operand."""
-        a, b = (0, self.product.a.offset), (1, self.product.b.offset)
-        return (b, a) if self.transposed else (a, (4, workspace[1]) if self.copies else b)
+        a, b = (
+            (4, workspace[1] + matrix.offset) if copied else (index, matrix.offset)
+            for index, (matrix, copied) in enumerate(zip(self.read, self.copies, strict=True))
+        )
+        return (b, a) if self.transposed else (a, b)
 
     @property
     def _definitions(self) -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,8 @@
-// These kernels precede and follow a matrix product (matrix_tma.cu). The first copies an MN-major operand of floats.
-// The second sums the parts of its tiles (stream_k.cuh) in a fixed order.
+// These kernels precede and follow a matrix product (matrix_tma.cu). The first copies an operand to be K-major, with
+// rows that TMA can read. The second sums the parts of its tiles (stream_k.cuh) in a fixed order.
 //
-// Tiling: each thread of the sum owns four neighbours of a row of C. A block of the copy transposes 64 x 64 elements
-// through shared memory.
+// Tiling: each thread of the sum owns four neighbours of a row of C. A block copies 64 x 64 elements; MN-major ones
+// pass through shared memory.
 //
 // Roofline bound: bytes, mostly in L2. The sum reads the parts and writes C at 4.4 TB/s; the copy reads and writes the
 // operand at 3.5 TB/s (H200).
@@ -13,10 +13,11 @@ struct CopyArguments {
   const ELEMENT *a, *b, *bias;
   const RESULT* c;
   unsigned char* workspace;
-  Matrix layout;          // layout of B
-  long long part;         // stride between batches, or segments of K, in elements
-  long long copy_offset;  // bytes
-  int rows, k, pitch;     // `pitch` is the stride between rows of the copy, in elements.
+  Matrix layout;           // layout of the operand
+  long long part;          // stride between batches, or segments of K, in elements
+  long long copy_offset;   // bytes
+  int index, is_mn_major;  // The operand is A (0) or B (1).
+  int rows, k, pitch;      // `pitch` is the stride between rows of the copy, in elements.
 };
 
 constexpr int COPIED = 64, COPY_THREADS = 256;  // columns and k per block; threads per block
@@ -26,9 +27,19 @@ extern "C" __global__ void __launch_bounds__(256) gemm_parts_copy(const CopyArgu
   __shared__ ELEMENT tile[COPIED][COPIED + 1];
   const int first_k = blockIdx.x * COPIED, first = blockIdx.y * COPIED;
   const int at = threadIdx.x % COPIED, row = threadIdx.x / COPIED;
-  const ELEMENT* from = at_byte(a.b, a.layout.offset) + blockIdx.z * a.part;
+  const ELEMENT* from = at_byte(a.index ? a.b : a.a, a.layout.offset) + blockIdx.z * a.part;
   ELEMENT* to =
       reinterpret_cast<ELEMENT*>(a.workspace + a.copy_offset) + static_cast<long long>(blockIdx.z) * a.rows * a.pitch;
+  if (!a.is_mn_major) {
+    const int k = first_k + at;
+#pragma unroll
+    for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
+      const int to_row = first + row + i;
+      if (k < a.k && to_row < a.rows)
+        to[static_cast<long long>(to_row) * a.pitch + k] = from[static_cast<long long>(to_row) * a.layout.stride + k];
+    }
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
     const int k = first_k + row + i;

@@ -19,18 +19,20 @@ COPIED = 64  # columns and k per block of the copy
 Operands = tuple[str, ...]
 
 
-def copy(product: Product, operands: Operands, workspace: tuple[str, int], pitch: int, part: int, parts: int) -> Launch:
-    """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements.
+def copy(product: Product, index: int, operands: Operands, to: int, pitch: int, part: int, parts: int) -> Launch:
+    """Return the launch that copies A (index 0) or B (index 1) K-major, with rows of ``pitch`` elements.
 
-    ``part`` is the stride, in elements, between the ``parts`` of B: batches or segments of K.
+    ``to`` is the byte of the workspace where the copy begins. ``part`` is the stride, in elements, between the
+    ``parts`` of the operand: batches or segments of K.
     """
+    matrix, rows = ((product.a, product.m), (product.b, product.n))[index]
     arguments = structure(
         *pointers(5),
-        ("layout", product.b.struct),
-        *fields_of(c_longlong, part=part, copy_offset=workspace[1]),
-        *fields_of(c_int, rows=product.n, k=product.k, pitch=pitch),
+        ("layout", matrix.struct),
+        *fields_of(c_longlong, part=part, copy_offset=to),
+        *fields_of(c_int, index=index, is_mn_major=matrix.is_mn_major, rows=rows, k=product.k, pitch=pitch),
     )
-    grid = (-(-product.k // COPIED), -(-product.n // COPIED), parts)
+    grid = (-(-product.k // COPIED), -(-rows // COPIED), parts)
     return _launch(product, "copy", arguments, operands, grid)
 
 

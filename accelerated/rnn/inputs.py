@@ -113,10 +113,11 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
 def product_of(
     problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any
 ) -> MatrixProduct:
-    """Return a product of elements."""
+    """Return a product of elements. Its scratch memory may be as large as the work space of the call."""
+    room = max(MAX_SCRATCH, problem.work()["next"] * number_bytes(problem))
     return MatrixProduct(
         problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result,
-        COMPUTES[problem.operation.compute_type], uses_tensor_cores(problem), max_workspace=MAX_SCRATCH, **more,
+        COMPUTES[problem.operation.compute_type], uses_tensor_cores(problem), max_workspace=room, **more,
     )  # fmt: skip
 
 

@@ -140,6 +140,33 @@ def test_tensor_cores_fed_by_tma(element, result, majors, tile):
         assert made.choice[0] == tile.name
 
 
+@pytest.mark.parametrize("element", ["half", "float"])
+@pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
+def test_operands_that_tma_cannot_read_are_copied(element, majors):
+    """A copy with aligned rows serves odd strides and offsets; an aligned operand beside it stays in place."""
+    copied = set()
+    for sizes, more in (
+        (Sizes(33, 41, 71, (1, 2)), {}), (Sizes(40, 41, 72), {"beta": 1.0}), (Sizes(33, 40, 72, (2, 1)), {}),
+        (Sizes(40, 48, 200), {"offset": 1, "splits": 2}),
+    ):  # fmt: skip
+        made = check(sizes, element, "float", True, majors, tile="128x64", max_workspace=1 << 24, **more)
+        assert made.choice[0] == "128x64"
+        copied.add(made._by_tma.copies)
+    assert (True, True) in copied and (len(copied) > 1 or majors == (0, 0))
+
+
+def test_a_copy_must_pay(monkeypatch):
+    """A small product is not worth a copy; a large one is."""
+    device = open_device("emulated")
+    monkeypatch.setattr(device, "multiprocessors", 132)
+    a, b, c = Matrix("a", 0, 1538, 1), Matrix("b", 0, 1538, 1), Matrix("c", 0, 4614, 1)
+    few, many = (
+        MatrixProduct(device, m, 4614, 1538, a, b, c, "float", "float", max_workspace=1 << 28) for m in (1, 12000)
+    )
+    assert few._by_tma is None
+    assert many._by_tma.copies == (True, True)
+
+
 @pytest.mark.parametrize("blocks", [3, 7, 13])
 def test_blocks_share_tiles(monkeypatch, blocks):
     """Blocks may begin and end in the middle of a tile, if there are fewer or more blocks than tiles."""
