@@ -56,6 +56,8 @@ REFUSED = {
     "fused_ops.filter_gradient_prologue_": STEPS,
     # A table has the taps of every residue, and 32 bits count to the columns that a thread reads ahead.
     "convolution.data_gradient_depthwise": FIELDS,
+    # A large padding needs a stride of more residue classes than the solver launches.
+    "convolution.data_gradient_few_channels": {"padding"},
     # Tiles in shared memory hold every pixel between the taps.
     "convolution.data_gradient_folded": FIELDS,
     "convolution.data_gradient_small_channels": STEPS,

@@ -19,11 +19,13 @@ from .implicit_gemm.product import Product, ProductKernel
 from .implicit_gemm.products import preferred_kernel
 from .problem import (
     FARTHEST,
+    VECTOR_BYTES,
     WORD,
     Convolution,
     ConvolutionStruct,
     EpilogueStruct,
     Rates,
+    channels_last,
     epilogue,
     images_in_reach,
     in_words,
@@ -161,9 +163,12 @@ class ConvolutionProblem(Problem):
 
     def product_seconds(self, kernel: ProductKernel) -> float:
         """Return the approximate seconds of the implicit GEMM with a kernel, without its launch."""
-        product = self.products[0]
+        product, y = self.products[0], self.operation.y
         computing = self.operations / kernel.operations_per_second(product)
-        return max(self.memory_seconds, computing, kernel.gathering_seconds(product))
+        writing = 0.0
+        if channels_last(y) and y.scalar_bytes == 2 and y.dims[1] * y.scalar_bytes % VECTOR_BYTES:
+            writing = prod(y.dims) / Rates.ODD_RESULTS
+        return max(self.memory_seconds, computing, writing, kernel.gathering_seconds(product))
 
 
 class ConvolutionSolver(Solver[ConvolutionProblem]):

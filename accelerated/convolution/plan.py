@@ -24,6 +24,7 @@ from .bias_gradient_channels import BiasGradientChannels
 from .copied_patches import ConvolutionCopiedPatches, DataGradientCopiedPatches, FilterGradientCopiedPatches
 from .data_gradient.depthwise import DataGradientDepthwise
 from .data_gradient.direct import DataGradientDirect
+from .data_gradient.few_channels import DataGradientFewChannels
 from .data_gradient.folded import DataGradientFolded
 from .data_gradient.grouped import DataGradientGrouped
 from .data_gradient.residue_classes import DataGradient, DataGradientProblem
@@ -95,6 +96,7 @@ serve(
         DataGradientDepthwise(),
         DataGradientSmallChannels(),
         DataGradientGrouped(),
+        DataGradientFewChannels(),
         DataGradientFolded(),
         DataGradient(),
         DataGradientDirect(),

@@ -41,6 +41,7 @@ class Rates:
     BANDWIDTH = 3.5e12
     LAUNCH = 4e-6  # seconds of a kernel that does nothing
     CLOCK = 1.755e9  # clocks a second of a multiprocessor
+    ODD_RESULTS = 2.8e11  # results of 16 bits a second in pixels that are no multiple of 16 bytes
     TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12, 20e12, 100e12
 
 
@@ -222,6 +223,26 @@ def in_words(value: ConvolutionStruct, groups: int) -> bool:
 def channels_last(tensor: TensorSpec) -> bool:
     """Return whether the channels of a pixel are contiguous."""
     return tensor.vector_length == 1 and (tensor.strides[1] == 1 or tensor.dims[1] == 1)
+
+
+def _has_pixels_in_a_row(tensor: TensorSpec) -> bool:
+    """Return whether the channels of each pixel are contiguous, and follow those of the pixel before."""
+    dims, strides, channels = tensor.dims, tensor.strides, tensor.dims[1]
+    pitch = pixel_pitch((dims[0], *dims[2:]), (strides[0], *strides[2:]), channels)
+    return channels_last(tensor) and pitch == channels
+
+
+def in_one_row(
+    convolution: ConvolutionSpec, w: FilterSpec, x: TensorSpec, y: TensorSpec
+) -> tuple[TensorSpec, TensorSpec]:
+    """Return x and y with all pixels in one row, where a filter of one tap meets contiguous pixels; else unchanged."""
+    c = convolution
+    plain = prod(w.dims[2:]) == c.group_count == max(c.stride) == 1 and not any(c.padding)
+    if not plain or not all(map(_has_pixels_in_a_row, (x, y))):
+        return x, y
+    row = (*(1,) * (c.rank - 1), x.dims[0] * prod(x.dims[2:]))
+    x, y = (TensorSpec.packed(tensor.data_type, (1, tensor.dims[1], *row), NHWC) for tensor in (x, y))
+    return x, y
 
 
 def in_channels(tensor: TensorSpec) -> TensorSpec:

@@ -35,8 +35,9 @@ from ...solver import LAUNCH_SECONDS, SOLVER_FAMILIES, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.pack_nhwc import MIN_CHANNELS
-from ..implicit_gemm.product import Product, TapWalk
+from ..implicit_gemm.product import Product, ProductKernel, TapWalk
 from ..implicit_gemm.simt import SIMT
+from ..implicit_gemm.small_channels import SmallChannels
 from ..implicit_gemm.tma import JOINED, TMA, TmaKernel, planes_of
 from ..problem import FARTHEST, VECTOR_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
 
@@ -158,15 +159,21 @@ class DataGradientProblem(Problem):
 
     @cached_property
     def classes(self) -> tuple[ResidueClass, ...]:
-        o = self.laid_out
-        geometry = (o.dx.dims[2:], o.w.dims[2:], o.convolution.padding, o.convolution.stride, o.convolution.dilation)
-        flipped = o.convolution.is_flipped
-        return tuple(
-            self._class(chosen) for chosen in product(*(residues(*of, flipped) for of in zip(*geometry, strict=True)))
-        )
+        """Return the classes of the operands as they are laid out, with dy's channels in vectors."""
+        return tuple(map(self._in_vectors, self._classes(self.laid_out)))
 
-    def _class(self, chosen: tuple[Residue, ...]) -> ResidueClass:
-        o, groups, data_type = self.laid_out, self.operation.convolution.group_count, self.operation.w.data_type
+    @cached_property
+    def plain_classes(self) -> tuple[ResidueClass, ...]:
+        """Return the classes of the operands in place."""
+        return self._classes(self.operation)
+
+    def _classes(self, o: ConvolutionBackwardData) -> tuple[ResidueClass, ...]:
+        geometry = (o.dx.dims[2:], o.w.dims[2:], o.convolution.padding, o.convolution.stride, o.convolution.dilation)
+        of_axes = (residues(*of, o.convolution.is_flipped) for of in zip(*geometry, strict=True))
+        return tuple(self._class(o, chosen) for chosen in product(*of_axes))
+
+    def _class(self, o: ConvolutionBackwardData, chosen: tuple[Residue, ...]) -> ResidueClass:
+        groups, data_type = o.convolution.group_count, o.w.data_type
         filters, channels = o.w.dims[0] // groups, o.w.dims[1]
         strides, meets = o.w.tensor.strides, all(residue.taps for residue in chosen)
         taps = tuple(residue.taps if meets else 1 for residue in chosen)
@@ -188,11 +195,10 @@ class DataGradientProblem(Problem):
             algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM  # This algorithm may combine groups.
         of_taps = (stride * residue.step for stride, residue in zip(strides[2:], chosen, strict=True))
         forward = ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx)
-        return self._in_vectors(ResidueClass(
+        part = (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)
+        return ResidueClass(
             forward,
-            TensorSpec(
-                data_type, (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)
-            ),
+            TensorSpec(data_type, *part),
             sum(stride * residue.first_tap for stride, residue in zip(strides[2:], chosen, strict=True))
             * o.w.tensor.scalar_bytes,
             sum(stride * residue.first for stride, residue in zip(o.dx.strides[2:], chosen, strict=True))
@@ -200,7 +206,7 @@ class DataGradientProblem(Problem):
             meets,
             0,
             self._walk(chosen) if meets else None,
-        ))  # fmt: skip
+        )
 
     def _walk(self, chosen: tuple[Residue, ...]) -> TapWalk:
         """Return the taps of a class in w, in the order of its forward convolution."""
@@ -258,10 +264,10 @@ def together(problem: DataGradientProblem) -> Together | None:
     if unaligned or not 2 <= len(classes) <= JOINED:
         return None
     direct = o.w.data_type in (HALF, BFLOAT16) and o.w.tensor.strides[1] == 1
-    kernel, products = _inner(classes[0], problem.device).kernel, []
+    kernel, products = _kernel_of_all(_inner(classes[0], problem.device)), []
     for found in classes:
         inner = _inner(found, problem.device)
-        if not isinstance(kernel, TmaKernel) or not isinstance(inner.kernel, TmaKernel) or not found.walk:
+        if not isinstance(kernel, TmaKernel) or not isinstance(_kernel_of_all(inner), TmaKernel) or not found.walk:
             return None
         (made, *others) = inner.problem.products
         offsets = (made.offsets[0], 0, found.dx_at)
@@ -389,6 +395,11 @@ def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
 
 def _inner(found: ResidueClass, device: Any) -> Inner:
     return Inner(found.forward, device, found.filter_row)
+
+
+def _kernel_of_all(inner: Inner) -> ProductKernel | None:
+    """Return the kernel that computes a class with others. Those of few channels would take a launch for each."""
+    return inner.problem.kernel if isinstance(inner.solver, SmallChannels) else inner.kernel
 
 
 def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> tuple[TmaKernel, Product] | None:

@@ -116,7 +116,7 @@ class ProductKernel:
         return Rates.DOUBLES if product.element == "double" else Rates.WORDS if product.words else Rates.FLOATS
 
     def gathering_seconds(self, product: Product) -> float:
-        """Return the seconds for which the kernel waits for single values of x."""
+        """Return the seconds in which the kernel loads x in pieces that memory and caches do not bound."""
         return 0.0
 
 

@@ -1,10 +1,11 @@
-// This file computes convolutions (5.2.9, 5.2.10) of at most 7 channels per group, as in first layers, on tensor cores:
-// half, bfloat16, TF32; sums in float.
+// This file computes convolutions (5.2.9, 5.2.10) of few channels per group, as in first layers, and of channels that
+// do not fill rows of TMA, on tensor cores: half, bfloat16, TF32; sums in float.
 //
 // Tiling: a block has four teams of four warps. Each team computes its own tiles of output pixels, so that one team
 // multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared memory,
 // with zeros for the padding. It gathers fragments by a table of the words of K (two 16-bit elements, or one float).
-// Unused elements of a word may be NaN, so they are cleared, not multiplied by zero. The filters stay in shared memory.
+// Unused elements of a word may be NaN, so they are cleared, not multiplied by zero. Where the channels of a pixel are
+// vectors of eight elements, a read takes a vector. The filters stay in shared memory.
 //
 // Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7, stride
 // 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
@@ -12,7 +13,8 @@
 #include "primitives/tma.cuh"
 
 constexpr int TEAMS = 4, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
-constexpr int SIXTEENS = 2, PIXELS = 16 * SIXTEENS;  // groups of 16 pixels, and pixels, per warp at a time
+template <int FILTERS> constexpr int SIXTEENS = FILTERS > 64 ? 1 : 2;  // groups of 16 pixels per warp at a time
+template <int FILTERS> constexpr int PIXELS = 16 * SIXTEENS<FILTERS>;  // pixels per warp at a time
 constexpr int VECTOR = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
 constexpr int ROW_BYTES = 128, STEPS = 4;  // The filters' tiles have rows of ROW_BYTES with four steps of eight words.
 
@@ -34,10 +36,11 @@ struct Arguments : Operands<ELEMENT> {
   int depth_step;                   // stride between taps
   int tiles, blocks, tile_rows;     // number of tiles; blocks whose teams share the tiles; rows per tile
   int slots, pitch, first_element;  // elements per slot and per row; first element of column tile 0
+  int loaded, gap, pixel;           // elements of a row that are loaded; gap after a pixel's channels; stride of pixels
   // elements per row of x (channels and columns), bytes per copy, rows without gaps
   int row_elements, row_bytes, contiguous;
   int filters, row;                                   // filters per group; stride between filters in elements
-  int y_vectors;                                      // Neighbouring results fill aligned 16-byte vectors.
+  int y_vectors;                                      // neighbouring results that are written together
   int table_at, buffer_at, buffer_bytes, staging_at;  // offsets in shared memory
 };
 
@@ -92,14 +95,24 @@ template <Reading READING> constexpr int elements_at_once() {
   return READING == ANYWHERE ? VECTOR : READING / sizeof(ELEMENT);
 }
 
-// Each warp loads every fourth row.
+// Shares the rows of a tile among the warps of a team, or each row among all of its threads where there are few.
+struct Shares {
+  int slot, slots, thread, threads;  // first row and the step to the next; the same within a row
+  __device__ __forceinline__ explicit Shares(const Arguments& a) {
+    const bool few = a.slots < WARPS;
+    slot = few ? 0 : threadIdx.x / 32 % WARPS, slots = few ? 1 : WARPS;
+    thread = few ? threadIdx.x % TEAM : threadIdx.x % 32, threads = few ? TEAM : 32;
+  }
+};
+
 template <Reading READING>
 __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, const Tile& tile,
                                           unsigned char* buffer) {
   constexpr int COUNT = elements_at_once<READING>();
   const int depth = tile.depth * a.step[0] - a.padding[0], row = tile.first_row * a.step[1] - a.padding[1];
   const int first = tile.first_column * a.step[2] * static_cast<int>(a.lanes.divisor) + a.first_element;
-  for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS) {
+  const Shares shares(a);
+  for (int slot = shares.slot; slot < a.slots; slot += shares.slots) {
     unsigned tap, slot_row;
     const unsigned channel = a.taps.divide(a.slot_rows.divide(slot, slot_row), tap);
     const int plane = depth + static_cast<int>(tap) * a.depth_step, line = row + static_cast<int>(slot_row);
@@ -108,12 +121,17 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, 
     const int at = tile.image * a.x_image + plane * a.x_axis[0] + line * a.x_axis[1] + channel * a.x_channel;
     ELEMENT* to = reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch;
 #pragma unroll 2
-    for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
+    for (int i = shares.thread * COUNT; i < a.loaded; i += shares.threads * COUNT) {
       const int element = first + i;
       const bool inside = exists && static_cast<unsigned>(element) < static_cast<unsigned>(a.row_elements);
+      ELEMENT* target = to + i;
+      if (a.gap) {
+        unsigned lane;
+        target += static_cast<int>(a.lanes.divide(i, lane)) * a.gap;
+      }
       if constexpr (READING == ANYWHERE) {
         if (exists && element >= VECTOR && element + 2 * VECTOR <= a.row_elements) {
-          *reinterpret_cast<uint4*>(to + i) = read_anywhere(x + at + element);
+          *reinterpret_cast<uint4*>(target) = read_anywhere(x + at + element);
         } else {
           Vector<ELEMENT, VECTOR> vector;
 #pragma unroll
@@ -121,7 +139,7 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, 
             vector.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements)
                                  ? x[at + element + j]
                                  : store<ELEMENT>(0.0f);
-          *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(to + i) = vector;
+          *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(target) = vector;
         }
       } else {
         int offset = inside ? at + element : 0;
@@ -130,8 +148,8 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, 
           const unsigned column = a.lanes.divide(element, lane);
           offset = at + column * a.x_axis[2] + lane * a.x_channel;
         }
-        if constexpr (READING >= 4) cp_async<READING>(to + i, x + offset, inside);
-        else to[i] = inside ? x[offset] : store<ELEMENT>(0.0f);
+        if constexpr (READING >= 4) cp_async<READING>(target, x + offset, inside);
+        else *target = inside ? x[offset] : store<ELEMENT>(0.0f);
       }
     }
   }
@@ -150,8 +168,9 @@ __device__ __forceinline__ void load_image(const Arguments& a, const ELEMENT* x,
 // Rounds the elements that this thread loaded, for tensor cores.
 template <Reading READING> __device__ __forceinline__ void round_rows(const Arguments& a, unsigned char* buffer) {
   constexpr int COUNT = elements_at_once<READING>();
-  for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS)
-    for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
+  const Shares shares(a);
+  for (int slot = shares.slot; slot < a.slots; slot += shares.slots)
+    for (int i = shares.thread * COUNT; i < a.loaded; i += shares.threads * COUNT) {
       auto& vector =
           *reinterpret_cast<Vector<ELEMENT, COUNT>*>(reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch + i);
       Vector<ELEMENT, COUNT> rounded = vector;
@@ -169,6 +188,9 @@ __device__ __forceinline__ void round_image(const Arguments& a, Reading reading,
 }
 
 // --- The terms and filters ---
+
+// Names how a warp reads terms from shared memory: one by one, by words, or by vectors of eight with ldmatrix.
+enum class Read { ELEMENTS, WORDS, VECTORS };
 
 // Locates a term of a word: whether it exists, its offset from a pixel in shared memory, and its offset in the filter.
 struct Place {
@@ -195,14 +217,14 @@ __device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, i
 }
 
 // Writes the filters and the table, [step][word % 4], each entry for two words.
-template <bool ONE_READ, int FILTERS>
+template <Read READ, int FILTERS>
 __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table,
                                         unsigned char* fragments, int2* sources) {
   for (int word = threadIdx.x; word < 8 * a.steps; word += THREADS) {
     const Place first = find_place(a, word, 0), second = WORD == 2 ? find_place(a, word, 1) : Place{};
     sources[word] = {first.exists ? first.in_w : -1, second.exists ? second.in_w : -1};
     unsigned* entry = table[word / 8 * 4 + word % 4].item + word / 4 % 2 * 2;
-    if (ONE_READ) {
+    if (READ != Read::ELEMENTS) {
       entry[0] = (first.exists ? first.in_x : second.exists ? second.in_x - 1 : 0) * sizeof(ELEMENT);
       entry[1] = WORD == 1 ? 0u - first.exists : first.exists * 0xffffu + second.exists * 0xffff0000u;
     } else {
@@ -239,9 +261,9 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
 // --- The products ---
 
 // Returns the terms of a word; `mask` marks the existing ones.
-template <bool ONE_READ>
+template <Read READ>
 __device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsigned y_base, unsigned second_or_mask) {
-  if constexpr (ONE_READ) {
+  if constexpr (READ == Read::WORDS) {
     return *reinterpret_cast<const unsigned*>(pixel + y_base) & second_or_mask;
   } else {
     return *reinterpret_cast<const unsigned short*>(pixel + y_base) |
@@ -249,34 +271,48 @@ __device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsign
   }
 }
 
+// Counts the pixels at which a lane reads terms: one of 16 with ldmatrix, else two.
+template <Read READ, int FILTERS> constexpr int PIXELS_OF_LANE = SIXTEENS<FILTERS> * (READ == Read::VECTORS ? 1 : 2);
+
 // Computes sums[h][4 * n + i]: pixel 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
-template <bool ONE_READ, int FILTERS>
-__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&pixel)[2 * SIXTEENS],
+template <Read READ, int FILTERS>
+__device__ __forceinline__ void multiply(const Arguments& a,
+                                         const unsigned char* const (&pixel)[PIXELS_OF_LANE<READ, FILTERS>],
                                          const Words* table, const unsigned char* fragments,
-                                         float (&sums)[SIXTEENS][FILTERS / 2]) {
+                                         float (&sums)[SIXTEENS<FILTERS>][FILTERS / 2]) {
   const int lane = threadIdx.x % 32, steps = a.steps;
 #pragma unroll
-  for (int h = 0; h < SIXTEENS; h++)
+  for (int h = 0; h < SIXTEENS<FILTERS>; h++)
 #pragma unroll
     for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
-  auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS][4]) {
-    unsigned mask[2] = {~0u, ~0u};
-    if (!ONE_READ && k == steps - 1) {  // Only the last words may lack terms.
+  auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS<FILTERS>][4]) {
+    if constexpr (READ == Read::VECTORS) {
+      // The last step may lack its second vector.
+      const unsigned mask = (2 * k + 1) * VECTOR < a.terms ? ~0u : 0u;
 #pragma unroll
-      for (int i = 0; i < 2; i++) {
-        const int left = a.terms - WORD * (8 * k + 4 * i + lane % 4);
-        mask[i] = left >= 2 ? ~0u : left == 1 ? 0xffffu : 0u;
+      for (int h = 0; h < SIXTEENS<FILTERS>; h++) {
+        ldmatrix(image[h], pixel[h] + (lane < 16 ? entry.item[0] : entry.item[2]));
+        image[h][2] &= mask, image[h][3] &= mask;
       }
+    } else {
+      unsigned mask[2] = {~0u, ~0u};
+      if (READ == Read::ELEMENTS && k == steps - 1) {  // Only the last words may lack terms.
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int left = a.terms - WORD * (8 * k + 4 * i + lane % 4);
+          mask[i] = left >= 2 ? ~0u : left == 1 ? 0xffffu : 0u;
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < SIXTEENS<FILTERS>; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          image[h][i] =
+              read_word<READ>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
     }
-#pragma unroll
-    for (int h = 0; h < SIXTEENS; h++)
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        image[h][i] =
-            read_word<ONE_READ>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
   };
-  const Words* entries = table + lane % 4;
-  unsigned image[2][SIXTEENS][4];  // One fragment is read while the other is multiplied.
+  const Words* entries = table + (READ == Read::VECTORS ? 0 : lane % 4);
+  unsigned image[2][SIXTEENS<FILTERS>][4];  // One fragment is read while the other is multiplied.
   read_image(0, read_words(entries), image[0]);
   for (int first = 0; first < steps; first += STEPS, entries += 4 * STEPS, fragments += FILTERS * ROW_BYTES) {
 #pragma unroll
@@ -285,7 +321,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
       const Words next = read_words(entries + 4 * (i + 1));  // The table has one more entry after the last step.
       wgmma_fence();
 #pragma unroll
-      for (int h = 0; h < SIXTEENS; h++) wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
+      for (int h = 0; h < SIXTEENS<FILTERS>; h++)
+        wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
       wgmma_commit();
       wgmma_wait<1>();
       if (first + i + 1 < steps) read_image(first + i + 1, next, image[(i + 1) % 2]);
@@ -293,7 +330,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int h = 0; h < SIXTEENS; h++) wgmma_fence_accumulators(sums[h]);
+  for (int h = 0; h < SIXTEENS<FILTERS>; h++) wgmma_fence_accumulators(sums[h]);
 }
 
 // --- The results ---
@@ -302,16 +339,16 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
 template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
   static constexpr int MAX_COUNT = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32,
                        COUNT = FILTERS < MAX_COUNT ? FILTERS : MAX_COUNT;  // filters at a time
-  static constexpr int ROWS = ACROSS_FILTERS ? PIXELS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS,
-                       PITCH = COLUMNS + VECTOR;
+  static constexpr int ROWS = ACROSS_FILTERS ? PIXELS<FILTERS> : COUNT,
+                       COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS<FILTERS>, PITCH = COLUMNS + VECTOR;
 };
 
 template <bool ACROSS_FILTERS, int FILTERS>
 __device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters,
-                                              unsigned first_channel, const ELEMENT* prior, ELEMENT* y, bool y_vectors,
-                                              ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
+                                              unsigned first_channel, const ELEMENT* prior, ELEMENT* y, int y_vectors,
+                                              ELEMENT* staging, const float (&sums)[SIXTEENS<FILTERS>][FILTERS / 2]) {
   using Stage = Staging<ACROSS_FILTERS, FILTERS>;
-  constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, VECTORS = Stage::COLUMNS / VECTOR;
+  constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH;
   const int lane = threadIdx.x % 32, y_channel = a.y_channel, rows = min(tile.rows, a.tile_rows);
   struct Spot {
     bool exists;
@@ -326,7 +363,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   const Epilogue& e = a.epilogue;
   auto stage = [&](int from, auto plain) {
 #pragma unroll
-    for (int h = 0; h < SIXTEENS; h++)
+    for (int h = 0; h < SIXTEENS<FILTERS>; h++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
         const int pixel = 16 * h + lane / 4 + side * 8;
@@ -360,30 +397,40 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
     else stage(from, std::false_type{});
     __syncwarp();
     // Each lane writes one vector of a row, every STRIDE rows.
-    constexpr int STRIDE = 32 / VECTORS;
-    const int lane_row = lane / VECTORS, column = lane % VECTORS * VECTOR;
-    const ELEMENT* results = staging + lane_row * PITCH + column;
-    if (y_vectors && ACROSS_FILTERS) {
-      unsigned y_column, y_row = a.columns.divide(first + lane_row, y_column);
-      const bool filter_exists = from + column < filters;
+    auto write_rows = [&](auto width) {
+      constexpr int WIDTH = decltype(width)::value, VECTORS = Stage::COLUMNS / WIDTH, STRIDE = 32 / VECTORS;
+      using Results = Vector<ELEMENT, WIDTH>;
+      const int lane_row = lane / VECTORS, column = lane % VECTORS * WIDTH;
+      const ELEMENT* results = staging + lane_row * PITCH + column;
+      if constexpr (ACROSS_FILTERS) {
+        unsigned y_column, y_row = a.columns.divide(first + lane_row, y_column);
+        const bool filter_exists = from + column < filters;
 #pragma unroll
-      for (int row = 0; row < ROWS; row += STRIDE) {
-        if (filter_exists && static_cast<int>(y_row) < rows && static_cast<int>(y_column) < tile.columns)
-          *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(
-              y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
-              *reinterpret_cast<const Vector<ELEMENT, VECTOR>*>(results + row * PITCH);
-        y_column += STRIDE;
-        const bool next = y_column >= a.columns.divisor;
-        y_column -= next ? a.columns.divisor : 0;
-        y_row += next;
+        for (int row = 0; row < ROWS; row += STRIDE) {
+          if (filter_exists && static_cast<int>(y_row) < rows && static_cast<int>(y_column) < tile.columns)
+            *reinterpret_cast<Results*>(
+                y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
+                *reinterpret_cast<const Results*>(results + row * PITCH);
+          y_column += STRIDE;
+          const bool next = y_column >= a.columns.divisor;
+          y_column -= next ? a.columns.divisor : 0;
+          y_row += next;
+        }
+      } else {
+        const Spot spot = find_spot(column);
+#pragma unroll
+        for (int row = 0; row < ROWS; row += STRIDE)
+          if (spot.exists && from + lane_row + row < filters)
+            *reinterpret_cast<Results*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
+                *reinterpret_cast<const Results*>(results + row * PITCH);
       }
-    } else if (y_vectors) {
-      const Spot spot = find_spot(column);
-#pragma unroll
-      for (int row = 0; row < ROWS; row += STRIDE)
-        if (spot.exists && from + lane_row + row < filters)
-          *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
-              *reinterpret_cast<const Vector<ELEMENT, VECTOR>*>(results + row * PITCH);
+    };
+    if (y_vectors == VECTOR) {
+      write_rows(std::integral_constant<int, VECTOR>{});
+    } else if (ACROSS_FILTERS && y_vectors == 4) {
+      write_rows(std::integral_constant<int, 4>{});
+    } else if (ACROSS_FILTERS && y_vectors == 2) {
+      write_rows(std::integral_constant<int, 2>{});
     } else {
       for (int index = lane; index < ROWS * Stage::COLUMNS; index += 32) {
         const int row = index / Stage::COLUMNS, i = index % Stage::COLUMNS;
@@ -395,8 +442,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   }
 }
 
-template <bool ACROSS_FILTERS, bool ONE_READ, int FILTERS>
-__device__ __forceinline__ void convolve(const Arguments& a) {
+template <bool ACROSS_FILTERS, Read READ, int FILTERS> __device__ __forceinline__ void convolve(const Arguments& a) {
   constexpr int STAGING =
       Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // results per warp
   const int team = threadIdx.x / TEAM, warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
@@ -406,7 +452,7 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
   const unsigned first_channel = group * a.filters + first_n;
   const ELEMENT* x = a.x + group * a.x_group;
   const Reading reading = reading_of(a, x);
-  const bool y_vectors = a.y_vectors && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
+  const int y_vectors = reinterpret_cast<uintptr_t>(a.y) % (a.y_vectors * sizeof(ELEMENT)) == 0 ? a.y_vectors : 1;
   const ELEMENT* w = a.w + first_channel * a.row;
 
   unsigned char* fragments = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
@@ -419,7 +465,7 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
   if (start < a.tiles) load_image(a, x, reading, start, buffers);
   if (threadIdx.x % TEAM == 0) mbarrier_init(ready, TEAM);
   fence_mbarrier_init();
-  prepare<ONE_READ, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
+  prepare<READ, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
   fence_proxy_async();
   __syncthreads();
   int buffer = 0;
@@ -434,18 +480,20 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
     const Tile tile = find_tile(a, index);
     const int y_base = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] +
                        tile.first_column * a.y_axis[2] + static_cast<int>(first_channel) * a.y_channel;
-    for (int team_first = 0; team_first < pixels; team_first += WARPS * PIXELS) {
-      const int first = team_first + warp * PIXELS;
-      const unsigned char* pixel[2 * SIXTEENS];
+    for (int team_first = 0; team_first < pixels; team_first += WARPS * PIXELS<FILTERS>) {
+      const int first = team_first + warp * PIXELS<FILTERS>;
+      const unsigned char* pixel[PIXELS_OF_LANE<READ, FILTERS>];
 #pragma unroll
-      for (int i = 0; i < 2 * SIXTEENS; i++) {
+      for (int i = 0; i < PIXELS_OF_LANE<READ, FILTERS>; i++) {
         unsigned column;
-        const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, pixels - 1), column);
+        const int at = first + PIXELS<FILTERS> / PIXELS_OF_LANE<READ, FILTERS> * i +
+                       (READ == Read::VECTORS ? lane % 16 : lane / 4);
+        const unsigned row = a.columns.divide(min(at, pixels - 1), column);
         pixel[i] = buffers + buffer * a.buffer_bytes +
-                   (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
+                   (row * a.step[1] * a.pitch + column * a.step[2] * a.pixel) * sizeof(ELEMENT);
       }
-      float sums[SIXTEENS][FILTERS / 2];
-      multiply<ONE_READ, FILTERS>(a, pixel, table, fragments, sums);
+      float sums[SIXTEENS<FILTERS>][FILTERS / 2];
+      multiply<READ, FILTERS>(a, pixel, table, fragments, sums);
       write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + y_base, a.y + y_base,
                                              y_vectors,
                                              reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
@@ -458,16 +506,20 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
     griddepcontrol_wait();                                                                                        \
     convolve<__VA_ARGS__>(a);                                                                                     \
   }
-KERNEL(words_nhwc_32, true, true, 32)
-KERNEL(words_nhwc_64, true, true, 64)
-KERNEL(words_nchw_32, false, true, 32)
-KERNEL(words_nchw_64, false, true, 64)
+KERNEL(words_nhwc_32, true, Read::WORDS, 32)
+KERNEL(words_nhwc_64, true, Read::WORDS, 64)
+KERNEL(words_nchw_32, false, Read::WORDS, 32)
+KERNEL(words_nchw_64, false, Read::WORDS, 64)
 #define ONE_READ_float 1  // An element is a word.
 #define JOIN(a, b) a##b
 #define JOINED(a, b) JOIN(a, b)
 #if !JOINED(ONE_READ_, ELEMENT)
-KERNEL(elements_nhwc_32, true, false, 32)
-KERNEL(elements_nhwc_64, true, false, 64)
-KERNEL(elements_nchw_32, false, false, 32)
-KERNEL(elements_nchw_64, false, false, 64)
+KERNEL(elements_nhwc_32, true, Read::ELEMENTS, 32)
+KERNEL(elements_nhwc_64, true, Read::ELEMENTS, 64)
+KERNEL(elements_nchw_32, false, Read::ELEMENTS, 32)
+KERNEL(elements_nchw_64, false, Read::ELEMENTS, 64)
+KERNEL(vectors_nhwc_32, true, Read::VECTORS, 32)
+KERNEL(vectors_nhwc_64, true, Read::VECTORS, 64)
+KERNEL(words_nhwc_128, true, Read::WORDS, 128)
+KERNEL(vectors_nhwc_128, true, Read::VECTORS, 128)
 #endif

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ctypes import c_int
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate, product
-from math import gcd, inf, prod
-from operator import mul
+from itertools import product
+from math import gcd, inf
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations.specs import FLOAT
@@ -17,6 +16,7 @@ from ...plans import Launch, arrays_of, fields_of, pointers, structure, type_def
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import has_tma
 from ...reproducible import Order
+from ...solver import seconds_otherwise
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     AXES,
@@ -25,7 +25,7 @@ from ..problem import (
     Rates,
     channels_last,
     epilogue,
-    inner_channels_of,
+    in_one_row,
     operand_names,
     rounded_up,
     scalar_strides,
@@ -33,10 +33,10 @@ from ..problem import (
 )
 
 SOURCE = "convolution/implicit_gemm/small_channels.cu"
-MAX_CHANNELS = 7  # channels per group; more channels fill vectors
+MAX_CHANNELS = 7  # channels per group that other kernels of tensor cores would gather one by one
+MAX_IN_NHWC = 256  # channels per group in NHWC that do not fill rows of TMA
 TEAMS = 4  # per block
 TEAM_WARPS = 4  # warps per team
-PIXELS = 32  # pixels per warp at a time
 WARPS = TEAMS * TEAM_WARPS
 THREADS = 32 * WARPS
 SHARED_BYTES = 227 * 1024  # bytes per block
@@ -47,13 +47,14 @@ WORD_BYTES = 4
 ENTRY_BYTES = 8  # bytes per entry of the table
 ROW_BYTES = 128  # bytes per row of the filters' tiles
 STAGED_FILTERS = 32  # filters whose results are transposed together; 64 of 16 bits where they are contiguous
-FILTERS = (32, 64)  # filters per block
+FILTERS = (32, 64, 128)  # filters per block
+WIDE = 64  # filters up to which a warp has 32 pixels at a time; else it has 16
 MAX_ROWS = 64  # per tile
-WIDTHS = tuple(8 << n for n in range(8))  # columns per tile, unless it has full rows
+WIDTHS = tuple(first << n for n in range(8) for first in (8, 12))  # columns per tile, unless it has full rows
 FILTER_CLOCKS = 4  # clocks of a multiprocessor, per step of 32 pixels and 16 filters
 WORD_CLOCKS = 9  # per step, for the image's words
 TWO_READ_CLOCKS = 17  # per step, for the image's words of two reads
-RESULT_CLOCKS = 40  # to write the results of 32 pixels and 16 filters
+RESULT_CLOCKS = {8: 40, 4: 45, 2: 60, 1: 80}  # by results written together: for 32 pixels and 16 filters
 SLOT_CLOCKS = 16  # per row of the image
 TILE_CLOCKS = 100  # per tile
 LOADED_BYTES = 32  # bytes of the image that arrive in a clock
@@ -70,13 +71,19 @@ class Terms(NamedTuple):
     """Divide the terms of a sum into words.
 
     ``run``: terms that are contiguous in shared memory. ``lead``: terms that the first word of a run lacks. ``words``:
-    words per run. ``one_read``: each word is one read.
+    words per run. ``one_read``: each word is one read. ``in_vectors``: four words, of one pixel, are one read.
     """
 
     run: int
     lead: int
     words: int
     one_read: bool
+    in_vectors: bool = False
+
+    @property
+    def read(self) -> str:
+        """Return the name of the kernel's reads."""
+        return "vectors" if self.in_vectors else "words" if self.one_read else "elements"
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,7 @@ class Geometry:
     multiprocessors: int
     filters: int  # per block
     only: Tile | None = None  # tile that must be taken
+    w_steps: tuple[int, ...] = ()  # strides of w between filters, channels and taps in elements, unless its own
 
     @cached_property
     def channels(self) -> int:
@@ -144,6 +152,11 @@ class Geometry:
         return -self.padding[2] * self.lanes % self.vector
 
     @cached_property
+    def gap(self) -> int:
+        """Return the elements after a pixel's channels in shared memory, so that pixels begin in different banks."""
+        return self.vector if self.terms.in_vectors and self.lanes // self.vector % 2 == 0 else 0
+
+    @cached_property
     def contiguous(self) -> bool:
         """Return whether a row of x has no gaps."""
         return self.x_strides[-1] == self.lanes and (self.lanes == 1 or self.x_strides[1] == 1)
@@ -172,6 +185,8 @@ class Geometry:
         o = self.operation
         if o.x.data_type == FLOAT:
             return Terms(o.terms, 0, o.terms, True)
+        if self.across_filters and self.lanes % self.vector == 0 and self.x_strides[1] == 1:
+            return Terms(o.terms, 0, o.terms // 2, True, True)
         singles = Terms(o.terms, 0, -(-o.terms // 2), False)
         if self.step[2] * self.lanes % 2 or (self.dilation[2] > 1 and self.taps[2] > 1):
             return singles
@@ -185,7 +200,12 @@ class Geometry:
     def step_clocks(self, terms: Terms) -> int:
         """Return the clocks of all steps of a warp's pixels."""
         one = (WORD_CLOCKS if terms.one_read else TWO_READ_CLOCKS) + FILTER_CLOCKS * self.filters // 16
-        return self.steps(terms) * one
+        return self.steps(terms) * one * self.pixels // 32
+
+    @property
+    def pixels(self) -> int:
+        """Return the pixels per warp at a time."""
+        return 32 if self.filters <= WIDE else 16
 
     @cached_property
     def group_filters(self) -> int:
@@ -203,13 +223,20 @@ class Geometry:
         in_rows = y.strides[-1] == 1 and (self.outputs[1] == 1 or y.strides[-2] == self.outputs[2])
         return self.across_filters or in_rows
 
-    def y_vectors(self, tile: Tile) -> bool:
-        """Return whether contiguous results of a tile, filters or pixels, fill aligned 16-byte vectors."""
+    @cached_property
+    def has_kernel(self) -> bool:
+        """Return whether a kernel has this many filters. Only 16 bits in NHWC, read in whole words, have many."""
+        return self.filters <= WIDE or (self.across_filters and self.vector == 8 and self.terms.one_read)
+
+    def y_vectors(self, tile: Tile) -> int:
+        """Return how many contiguous results of a tile, filters or pixels, fill aligned vectors."""
         y = self.operation.y
         image, channel, *axes = scalar_strides(y)
         steps = [*axes, self.group_filters] if self.across_filters else [channel, axes[0], self.outputs[2]]
-        wide = tile.columns >= WIDTHS[0] or not self.across_filters
-        return wide and all(step % self.vector == 0 for step in (*steps, image if y.dims[0] > 1 else 0))
+        fitting = gcd(self.vector, *steps, image if y.dims[0] > 1 else 0)
+        if self.across_filters:
+            return fitting if tile.columns >= WIDTHS[0] else 1
+        return fitting if fitting == self.vector else 1
 
     # The properties below are sizes of a block's shared memory in bytes.
 
@@ -227,7 +254,7 @@ class Geometry:
     def staging_bytes(self) -> int:
         """Return the bytes for results that are transposed, and first for the filters' terms."""
         most = STAGED_FILTERS * (2 if self.across_filters and self.vector == 8 else 1)
-        rows, columns = PIXELS, min(self.filters, most)
+        rows, columns = self.pixels, min(self.filters, most)
         if not self.across_filters:
             rows, columns = columns, rows
         results = WARPS * rows * (columns + self.vector) * self.operation.x.scalar_bytes
@@ -240,10 +267,17 @@ class Geometry:
     def slots(self, tile: Tile) -> int:
         return self.channels // self.lanes * self.taps[0] * self.slot_rows(tile)
 
+    def columns(self, tile: Tile) -> int:
+        """Return the columns of x in a row."""
+        return (tile.columns - 1) * self.step[2] + (self.taps[2] - 1) * self.dilation[2] + 1
+
+    def loaded(self, tile: Tile) -> int:
+        """Return the elements of a row that are loaded."""
+        return rounded_up(self.skew + self.columns(tile) * self.lanes, self.vector)
+
     def pitch(self, tile: Tile) -> int:
         """Return the elements of a row."""
-        columns = (tile.columns - 1) * self.step[2] + (self.taps[2] - 1) * self.dilation[2] + 1
-        return rounded_up(self.skew + columns * self.lanes, self.vector)
+        return self.loaded(tile) + self.columns(tile) * self.gap
 
     def buffer_bytes(self, tile: Tile) -> int:
         return self.slots(tile) * self.pitch(tile) * self.operation.x.scalar_bytes
@@ -265,16 +299,18 @@ class Geometry:
 
     def blocks(self, tile: Tile) -> int:
         """Return the blocks that share the tiles of one part."""
-        return min(-(-self.tiles(tile) // TEAMS), max(1, self.multiprocessors // self.parts))
+        return min(self.tiles(tile), max(1, self.multiprocessors // self.parts))
 
     def clocks(self, tile: Tile) -> float:
         """Return the approximate clocks for which such tiles occupy the device."""
         blocks = self.blocks(tile)
-        rounds = -(-self.tiles(tile) // (TEAMS * blocks)) * -(-self.parts * blocks // self.multiprocessors)
-        passes = -(-tile.rows * tile.columns // (TEAM_WARPS * PIXELS))
-        products = self.step_clocks(self.terms) + RESULT_CLOCKS * self.filters // 16
+        of_block = -(-self.tiles(tile) // blocks)
+        rounds = -(-of_block // TEAMS) * -(-self.parts * blocks // self.multiprocessors)
+        passes = -(-tile.rows * tile.columns // (TEAM_WARPS * self.pixels))
+        writing = RESULT_CLOCKS[self.y_vectors(tile)] * self.filters // 16 * self.pixels // 32
+        products = self.step_clocks(self.terms) + writing
         loading = self.slots(tile) * SLOT_CLOCKS + self.buffer_bytes(tile) / LOADED_BYTES
-        return rounds * TEAMS * (passes * TEAM_WARPS * products + loading + TILE_CLOCKS)
+        return rounds * min(TEAMS, of_block) * (passes * TEAM_WARPS * products + loading + TILE_CLOCKS)
 
     def possible_tiles(self) -> Iterator[Tile]:
         if self.only:
@@ -304,7 +340,7 @@ class Geometry:
         """
         pitch, rows = self.pitch(tile), self.slot_rows(tile)
         depth, row = (self.taps[0], rows * pitch), (self.taps[1], self.dilation[1] * pitch)
-        column = (self.taps[2], self.dilation[2] * self.lanes)
+        column = (self.taps[2], self.dilation[2] * (self.lanes + self.gap))
         if self.interleaved:
             return (depth, row, column, (self.channels, 1))
         return (depth, row, (self.channels, self.taps[0] * rows * pitch), column)
@@ -314,11 +350,8 @@ class Geometry:
         """Return the strides of depth, row, column and channel in the filter, in the order of the terms, and the first
         term's offset.
         """
-        w = self.operation.w
-        last = inner_channels_of(w) == self.channels
-        column, channel = (self.channels, 1) if last else (1, prod(self.taps))
-        steps = [*list(accumulate((self.taps[2], self.taps[1]), mul, initial=1))[::-1]]
-        steps = [step * column for step in steps]
+        _, channel, *axes = self.w_steps or self.operation.w.tensor.strides
+        steps = list(spatial(tuple(axes), 0))
         first = 0
         if self.operation.convolution.is_flipped:
             first = sum((taps - 1) * step for taps, step in zip(self.taps, steps, strict=True))
@@ -328,12 +361,23 @@ class Geometry:
 
 
 @lru_cache(256)
-def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> Geometry | None:
+def geometry_of(
+    operation: Convolution, multiprocessors: int, filters: int, w_steps: tuple[int, ...] = ()
+) -> Geometry | None:
     """Return the geometry of blocks with this many filters. Return None where no tile fits shared memory, or results
     are not contiguous in y.
     """
-    found = Geometry(operation, multiprocessors, filters)
-    return found if found.writes_y and found.tile else None
+    x, y = in_one_row(operation.convolution, operation.w, operation.x, operation.y)
+    found = Geometry(replace(operation, x=x, y=y), multiprocessors, filters, None, w_steps)
+    return found if found.has_kernel and found.writes_y and found.tile else None
+
+
+def fastest(operation: Convolution, multiprocessors: int, w_steps: tuple[int, ...] = ()) -> Geometry | None:
+    """Return the geometry with which the device is busy for the shortest time, or None where no kernel serves."""
+    filters = operation.w.dims[0] // operation.convolution.group_count
+    most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
+    possible = (geometry_of(operation, multiprocessors, n, w_steps) for n in FILTERS if n <= most)
+    return min(filter(None, possible), key=lambda found: found.busy_clocks, default=None)
 
 
 def small_channels_launch(found: Geometry, device: Any) -> Launch:
@@ -367,16 +411,28 @@ def small_channels_launch(found: Geometry, device: Any) -> Launch:
         *fields_of(c_int, depth_step=found.dilation[0], tiles=found.tiles(tile), blocks=blocks, tile_rows=tile.rows),
         *fields_of(c_int, slots=found.slots(tile), pitch=found.pitch(tile)),
         ("first_element", c_int(-found.padding[2] * found.lanes - found.skew)),
+        *fields_of(c_int, loaded=found.loaded(tile), gap=found.gap, pixel=found.lanes + found.gap),
         *fields_of(c_int, row_elements=input_[2] * found.lanes, row_bytes=found.row_bytes, contiguous=found.contiguous),
-        *fields_of(c_int, filters=found.group_filters, row=o.terms, y_vectors=found.y_vectors(tile)),
+        *fields_of(c_int, filters=found.group_filters, row=(found.w_steps or o.w.tensor.strides)[0]),
+        ("y_vectors", c_int(found.y_vectors(tile))),
         *fields_of(c_int, table_at=found.filter_bytes, buffer_at=buffer_at, buffer_bytes=buffer_bytes),
         ("staging_at", c_int(buffer_at + 2 * TEAMS * buffer_bytes)),
     )
     layout = "nhwc" if found.across_filters else "nchw"
-    name = f"convolution_small_channels_{'words' if terms.one_read else 'elements'}_{layout}_{found.filters}"
+    name = f"convolution_small_channels_{terms.read}_{layout}_{found.filters}"
     function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))
     grid = (n_tiles * groups * blocks, 1, 1)
     return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1), found.shared_bytes(tile))
+
+
+def order_of(found: Geometry) -> Order:
+    """Return the order in which the kernel adds the terms of a result."""
+    return Order("mma", (type_definitions(found.operation.x.scalar_type, found.operation), "words", found.terms))
+
+
+def seconds_of(found: Geometry, problem: ConvolutionProblem) -> float:
+    """Return the approximate seconds of a launch that computes the problem."""
+    return Rates.LAUNCH + max(problem.memory_seconds, found.busy_clocks / Rates.CLOCK)
 
 
 class SmallChannels(ConvolutionSolver):
@@ -390,28 +446,25 @@ class SmallChannels(ConvolutionSolver):
         self.filters, self.name = filters, f"convolution.small_channels_{filters}"
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
-        device = problem.device
-        if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # The kernel's barriers come with TMA.
-            return False
-        possible = problem.tensor_cores and problem.operation.w.dims[1] <= MAX_CHANNELS and problem.in_one_launch
-        return possible and self._geometry(problem) is not None
+        return reads_well(problem) and self._geometry(problem) is not None
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         if not self.serves(problem):
             return False
-        filters = problem.operation.w.dims[0] // problem.groups
-        most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
-        possible = [Geometry(problem.operation, problem.device.multiprocessors, n) for n in FILTERS if n <= most]
-        return min(possible, key=lambda found: found.busy_clocks).filters == self.filters
+        best = fastest(problem.operation, problem.device.multiprocessors)
+        if best is None or best.filters != self.filters:
+            return False
+        few = problem.operation.w.dims[1] <= MAX_CHANNELS
+        return few or self.estimated_seconds(problem) < seconds_otherwise(SMALL_CHANNELS[-1], problem)
 
     def summation_order(self, problem: ConvolutionProblem) -> Order | None:
         found = self._geometry(problem)
-        return Order("mma", (problem.definitions, "words", found.terms)) if found else None
+        return order_of(found) if found else None
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         found = self._geometry(problem)
         assert found is not None
-        return Rates.LAUNCH + max(problem.memory_seconds, found.busy_clocks / Rates.CLOCK)
+        return seconds_of(found, problem)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         found = self._geometry(problem)
@@ -423,3 +476,18 @@ class SmallChannels(ConvolutionSolver):
 
 
 SMALL_CHANNELS = tuple(SmallChannels(filters) for filters in FILTERS)
+
+
+def reads_well(problem: ConvolutionProblem) -> bool:
+    """Return whether tensor cores may multiply, on a device of the kernel, and the channels of a group are few, or do
+    not fill the rows of 128 bytes that TMA reads in NHWC.
+    """
+    o, device, channels = problem.operation, problem.device, problem.operation.w.dims[1]
+    if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # The kernel's barriers come with TMA.
+        return False
+    if not problem.tensor_cores or not problem.in_one_launch or problem.filter_row:
+        return False
+    if channels <= MAX_CHANNELS:
+        return True
+    unfilled = channels <= MAX_IN_NHWC and channels * o.x.scalar_bytes % ROW_BYTES > 0
+    return unfilled and o.x.scalar_bytes == 2 and channels_last(o.x) and channels_last(o.y)

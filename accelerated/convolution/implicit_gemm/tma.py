@@ -40,6 +40,10 @@ ODD_FLOATS = 180  # floats per clock in such rows, per N
 SHORT_K_BLOCKS = 4  # K-blocks per tile, at most, for which mma.cu is faster
 FILLED_N = 128  # filters that fill a tile of mma.cu
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
+SECTOR_BYTES = 32  # bytes that the memory reads at once
+# clocks of a multiprocessor in which TMA moves a row of 128 bytes: of a row in memory that fills it, that is a multiple
+# of sectors, and of any other
+ROW_CLOCKS = (2.0, 5.2, 9.5)
 
 
 class Sharing(NamedTuple):
@@ -136,6 +140,18 @@ class TmaKernel(ProductKernel):
 
     def operations_per_second(self, product: Product) -> float:
         return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
+
+    def gathering_seconds(self, product: Product) -> float:
+        """Return the seconds in which TMA moves all rows of tiles, whatever they hold."""
+        if self.transposed or self.nchw:
+            return 0.0
+        value, size = product.value, product.element_bytes
+        n_tiles, m_tiles = self._tiles(product)
+        loaded = self.m * _row_clocks(value.inner_channels.divisor * size) + self.n * ROW_CLOCKS[0]
+        stored = self.m * -(-min(self.n, value.n) * size // ROW_BYTES) * _row_clocks(value.n * size)
+        rows = k_blocks(product) * loaded + (stored if value.y_channel == 1 else 0)
+        all_tiles = n_tiles * m_tiles * product.groups
+        return all_tiles * rows / min(all_tiles, product.device.multiprocessors) / Rates.CLOCK
 
     def _maps(self, product: Product) -> Maps | None:
         """Return the maps, or None where TMA cannot read x or w."""
@@ -355,6 +371,11 @@ def _fastest(product: Product) -> TmaKernel:
 
 def _has_wgmma(product: Product) -> bool:
     return has_wgmma(product.device) and product.tensor_cores and "RESULT" not in dict(product.definitions)
+
+
+def _row_clocks(nbytes: int) -> float:
+    """Return the clocks in which TMA moves up to 128 of the bytes of a pixel, whose pixels have no gaps."""
+    return ROW_CLOCKS[0 if nbytes % ROW_BYTES == 0 else 1 if nbytes % SECTOR_BYTES == 0 else 2]
 
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:

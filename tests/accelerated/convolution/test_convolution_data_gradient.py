@@ -53,12 +53,29 @@ GRADIENTS = {
 }  # fmt: skip
 
 
+# These gradients have few channels of dy, or channels that do not fill rows of TMA.
+FEW_CHANNELS = {
+    "vectors": on_tensor_cores((2, 24, 6, 7), (24, 24, 3, 3), alpha=-1.5, beta=0.5),
+    "one tap": on_tensor_cores((2, 58, 3, 5), (58, 58, 1, 1), "PSEUDO_BFLOAT16", padding=(0, 0)),
+    "odd channels": on_tensor_cores((1, 20, 5, 6), (9, 20, 3, 2), mode=Mode.CUDNN_CONVOLUTION),
+    "stride": on_tensor_cores((2, 20, 7, 8), (18, 20, 3, 3), stride=(2, 2)),
+}
+
+
 @pytest.fixture
 def backend(monkeypatch):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
     monkeypatch.setattr(made.device, "multiprocessors", 2)
     return made
+
+
+@pytest.mark.parametrize("operation", FEW_CHANNELS.values(), ids=FEW_CHANNELS)
+def test_few_channels_take_one_launch_for_each_residue_class(backend, operation):
+    """The launches read w in place, and need no workspace."""
+    plan = check(backend, operation, only="convolution.data_gradient_few_channels")
+    residues = operation.convolution.stride[0] * operation.convolution.stride[1]
+    assert len(kernels(plan)) == residues and all("small_channels" in kernel for kernel in kernels(plan))
 
 
 @pytest.mark.parametrize("name", GRADIENTS)

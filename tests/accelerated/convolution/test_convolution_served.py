@@ -22,15 +22,19 @@ from convolution_operations import (
     backwards,
     check,
     convolution,
+    family_of,
     kernels,
 )
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.forward import ConvolutionProblem
 from dualdnn.accelerated.convolution.problem import describe, in_words, m_in_vectors, mark_vectors
 from dualdnn.accelerated.runtime.errors import DeviceError
+from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.solver import plan_by, possible_solvers
+from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, UINT8
 from dualdnn.conformance import build_ahead
+from dualdnn.conformance.cases.convolution.convolution_backward_data import gradient
 from dualdnn.conformance.trial import prepare
 
 
@@ -41,8 +45,8 @@ def backend(request, monkeypatch):
     return made
 
 
-SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9 taps have more K-blocks than the kernels have stages.
-VOLUME = (1, 72, 3, 5, 6)
+SMALL, IMAGE = (2, 3, 6, 7), (1, 64, 5, 6)  # 64 channels x 9 taps have more K-blocks than the kernels have stages.
+VOLUME = (1, 64, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "implicit_gemm_16x256"),
     "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "implicit_gemm_fp32_"),
@@ -77,7 +81,7 @@ SERVED = {
     ),
     "few channels": (convolution(PRECOMPUTED, (2, 3, 9, 17), 40, (7, 7), data_type=HALF, stride=2), "small_channels_64"),
     "few channels, odd distances": (
-        convolution(IMPLICIT, (2, 1, 9, 8), 5, (3, 3), data_type=HALF, layout=NHWC), "small_channels_32"
+        convolution(IMPLICIT, (2, 1, 9, 8), 21, (3, 3), data_type=HALF, layout=NHWC), "small_channels_32"
     ),
     "few channels, odd distances, planes": (
         convolution(IMPLICIT, (2, 3, 9, 8), 72, (3, 3), data_type=BFLOAT16), "small_channels_64"
@@ -94,6 +98,7 @@ SERVED = {
     "few channels, filters too large": (
         convolution(IMPLICIT, (1, 3, 40, 40), 40, (37, 40), data_type=HALF, padding=0), "implicit_gemm_mma_64"
     ),
+    "channels that do not fill rows": (convolution(IMPLICIT, (1, 24, 9, 8), 24, (3, 3), data_type=HALF, layout=NHWC), "small_channels_32"),
     "depthwise, planes": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6), "depthwise"),
     "depthwise, stride 2": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, stride=2), "depthwise"),
     "depthwise, channels": (
@@ -110,6 +115,42 @@ SERVED = {
     "Winograd, nonfused 3 x 3": (convolution(NONFUSED, SMALL, 5, (3, 3), math=FMA), "winograd_nonfused"),
     "Winograd, nonfused 5 x 5": (convolution(NONFUSED, SMALL, 5, (5, 5), padding=2, math=FMA), "winograd_nonfused"),
 }  # fmt: skip
+
+
+# Each entry has images, channels, extent, filters and taps, and whether the channels fill rows of TMA.
+CHANNELS = {
+    (16, 24, 112, 24, 3): False,
+    (64, 16, 112, 96, 1): False,
+    (64, 116, 28, 116, 1): False,
+    (64, 58, 28, 58, 1): False,
+    (64, 64, 56, 64, 1): True,
+    (64, 128, 28, 128, 3): True,
+}
+
+
+@pytest.mark.parametrize("layer, fill", CHANNELS.items())
+def test_channels_that_do_not_fill_rows_have_their_own_kernels(layer, fill):
+    """On a GPU of 132 multiprocessors, TMA serves the channels that fill its rows, forward and in data gradients."""
+
+    class Gpu(Listing):
+        architecture, kind, multiprocessors, shared_bytes_per_block = "sm_90", "gpu", 132, 232448
+
+    images, channels, extent, filters, taps = layer
+    device, window = Gpu(AcceleratedBackend("emulated").device), (taps, taps)
+    forward = convolution(
+        IMPLICIT, (images, channels, extent, extent), filters, window, data_type=HALF, layout=NHWC, padding=taps // 2
+    )
+    backward = gradient(
+        forward.x.dims,
+        forward.w.dims,
+        configuration="PSEUDO_HALF",
+        formats=NHWC,
+        padding=(taps // 2,) * 2,
+        math_type=cudnnMathType_t.CUDNN_DEFAULT_MATH,
+    )
+    names = [family_of(each).solver(family_of(each).problem(each, device)).name for each in (forward, backward)]
+    own = "convolution.small_channels_", "convolution.data_gradient_few_channels"
+    assert [name.startswith(own) for name in names] == [not fill] * 2, names
 
 
 @pytest.mark.parametrize("operation, solver", SERVED.values(), ids=SERVED)
