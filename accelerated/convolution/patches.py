@@ -2,7 +2,8 @@
 
 No two patches share an element of x. So the elements of a patch may be channels of one pixel. Where x and the filter
 have channels innermost, the last axis joins the channels in place: the same memory has fewer, wider pixels. All axes
-join them in a copy, in the order of the filter, which then is a matrix.
+join them in place where one window covers an image that has the layout of the filter. Elsewhere all axes join them in a
+copy, in the order of the filter, which then is a matrix.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, NHWC
 from .problem import VECTOR_BYTES, channels_last, in_channels
 
 P = TypeVar("P")
+TRANSFORMS = ("FFT", "WINOGRAD")  # algorithms of certain windows, which must stay these windows
 LONGEST_STEP = 8  # pixels between the windows that TMA reads
 LONGEST_SPLIT = 17  # rows of a patch that TMA reads as the height of a volume
 WIDER = {8: DOUBLE, 4: FLOAT}  # types that move so many bytes as one element
@@ -58,9 +60,30 @@ def described(problem: Callable[..., P]) -> Callable[..., P]:
 
 def in_place(operation: Any) -> Any:
     """Return the same operation on the same memory, with axes of patches among the channels where they follow them."""
-    while (found := _with_wider_pixels(operation)) is not None:
+    while (found := _with_one_pixel(operation) or _with_wider_pixels(operation)) is not None:
         operation = found
     return _with_rows_apart(operation) or operation
+
+
+def _with_one_pixel(o: Any) -> Any:
+    """Return the operation with all elements of an image as channels of one pixel, or None where this is no view.
+
+    One window covers the image, and has its layout.
+    """
+    names, c = NAMES[type(o)], o.convolution
+    x, w = getattr(o, names.image), getattr(o, names.filter)
+    if c.group_count > 1 or c.is_flipped or any(c.padding) or x.dims[1:] != w.dims[1:] or prod(x.dims[2:]) == 1:
+        return None
+    steps = zip(x.dims[1:], x.strides[1:], w.tensor.strides[1:], strict=True)
+    alike = all(extent == 1 or step == of_filter for extent, step, of_filter in steps)
+    terms, ones = prod(w.dims[1:]), (1,) * c.rank
+    in_vectors = x.vector_length == w.tensor.vector_length == 1 and terms * x.scalar_bytes % VECTOR_BYTES == 0
+    if not alike or not in_vectors or any(name in o.algo.name for name in TRANSFORMS):
+        return None
+    pixel = replace(x, dims=(x.dims[0], terms, *ones), strides=(x.strides[0], 1, *(terms,) * c.rank))
+    matrix = FilterSpec(w.data_type, NHWC, (w.dims[0], terms, *ones))
+    spec = replace(c, stride=ones, dilation=ones)
+    return replace(o, convolution=spec, **{names.image: pixel, names.filter: matrix})
 
 
 def _with_wider_pixels(o: Any) -> Any:

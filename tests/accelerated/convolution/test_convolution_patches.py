@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from convolution_operations import DEFAULT, FMA, PRECOMPUTED, UNALIGNED, backwards, check, convolution, kernels
+from convolution_operations import (
+    DEFAULT,
+    FFT,
+    FMA,
+    PRECOMPUTED,
+    UNALIGNED,
+    WINOGRAD,
+    backwards,
+    check,
+    convolution,
+    kernels,
+)
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.patches import Patches, in_place
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, possible_solvers
@@ -61,6 +72,8 @@ OPERATIONS = {
     "volumes": patches((1, 4, 4, 6, 8), 16, (2, 3, 4)),
     "volumes, planes": patches((1, 3, 4, 4, 8), 8, (2, 2, 4), layout=NCHW),
     "whole images": patches((4, 8, 4, 6), 24, (4, 6)),
+    "whole images, planes, TF32": patches((5, 6, 5, 2), 40, (5, 2), FLOAT, NCHW, stride=(1, 1)),
+    "whole volumes, planes": patches((3, 4, 2, 3, 4), 24, (2, 3, 4), BFLOAT16, NCHW, stride=(1, 2, 1)),
     "planes of x alone": patches((2, 8, 4, 8), 16, (2, 4), layout=NCHW, filter_layout=NHWC, result=NHWC),
     "filters in planes": patches((2, 8, 4, 8), 16, (2, 4), filter_layout=NCHW),
 }
@@ -98,6 +111,20 @@ def test_pixels_become_wider_in_place(kind):
     assert operation.convolution.stride == (2, 1)
 
 
+@pytest.mark.parametrize("layout", [NCHW, NHWC], ids=["planes", "channels last"])
+@pytest.mark.parametrize("kind", IMAGES)
+def test_an_image_of_one_window_becomes_a_pixel(kind, layout):
+    operation = in_place(gradients(patches((3, 8, 5, 4), 16, (5, 4), layout=layout, stride=(1, 1)))[kind])
+    assert operation.tensor(IMAGES[kind]).dims == (3, 160, 1, 1) and operation.convolution.stride == (1, 1)
+
+
+def test_windows_of_transforms_stay():
+    operation = patches((3, 8, 3, 3), 16, (3, 3), layout=NCHW, stride=(1, 1))
+    assert in_place(operation) != operation
+    for algo in (FFT, WINOGRAD):
+        assert in_place(replace(operation, algo=algo)).w == operation.w
+
+
 def test_long_steps_become_depth():
     """TMA steps over at most 8 pixels, so that patches of 16 rows are volumes of 16 rows."""
     operation = in_place(patches((2, 3, 33, 48), 24, (16, 16)))
@@ -114,9 +141,11 @@ def test_long_steps_become_depth():
         patches((2, 8, 6, 12), 16, (2, 4), layout=NCHW),
         patches((2, 8, 6, 12), 16, (2, 4), dilation=2),
         patches((2, 3, 6, 12), 16, (2, 4)),
+        patches((2, 3, 5, 5), 16, (5, 5), layout=NCHW, stride=(1, 1)),
+        patches((2, 8, 5, 4), 16, (5, 4), layout=NCHW, filter_layout=NHWC, stride=(1, 1)),
         backwards(patches((2, 8, 6, 12), 16, (2, 4))),
     ],
-    ids=["overlap", "padding", "groups", "planes", "dilation", "odd pixels", "flipped"],
+    ids=["overlap", "padding", "groups", "planes", "dilation", "odd pixels", "odd image", "another layout", "flipped"],
 )
 def test_other_operations_stay_as_they_are(operation):
     assert in_place(operation) == operation
