@@ -9,7 +9,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from ...plans import Launch
 from ...reproducible import Order
 from ...scalars import fill
-from ...solver import Solver
+from ...solver import Solver, seconds_otherwise
 from ..composed import Inner
 from ..depthwise.depthwise import Depthwise, DepthwiseTma
 from ..depthwise.windows import Windows
@@ -18,7 +18,7 @@ from .residue_classes import DataGradientProblem
 
 
 class DataGradientDepthwise(Solver[DataGradientProblem]):
-    """Serve ALGO_1 of every window, stride and layout, where every channel has its own filter."""
+    """Serve ALGO_1 of every window, stride and layout, where every channel of dx has one channel of dy."""
 
     name = "convolution.data_gradient_depthwise"
 
@@ -29,6 +29,8 @@ class DataGradientDepthwise(Solver[DataGradientProblem]):
     def applies(self, problem: DataGradientProblem) -> bool:
         if not self.serves(problem):
             return False
+        if _windows(problem).multiple > 1:
+            return self.estimated_seconds(problem) < seconds_otherwise(self, problem)
         # Without strides the gradient is one convolution. Common windows have their own kernels (depthwise.py).
         plain = prod(problem.operation.convolution.stride) == 1
         return not (

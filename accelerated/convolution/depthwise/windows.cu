@@ -1,4 +1,5 @@
-// This file computes depthwise convolutions (5.2.9, 5.2.10) and their input gradients (5.2.8) with any window.
+// This file computes depthwise convolutions (5.2.9, 5.2.10) and their input gradients (5.2.8) with any window. Each
+// channel of y has its own filter. Some channels of y may have the same channel of x.
 //
 // Tiling: a thread owns CHANNELS channels and COLUMNS columns of a row of y that meet the same taps. It walks along the
 // taps of each row of the window. The columns of x under the thread move through registers, so that one read serves
@@ -36,14 +37,15 @@ struct Arguments : Operands<ELEMENT> {
   Epilogue epilogue;
   FastDivmod tiles, residues, rows, planes;  // divisors: column tiles, columns of different taps, rows and planes of y
   FastDivmod lane_blocks, lanes;             // divisors: blocks of channels, vectors of channels per block
-  FastDivmod taps;                           // taps of the window
+  FastDivmod taps, multiple;                 // taps of the window; channels of y per channel of x
   Axis axes[3];
   int parts, apart;  // parts of the window's columns that a thread adds; distance between columns of a thread
   int window[2];     // strides of a plane and of a row of the window, in taps
   unsigned pixels;   // threads of one channel
   int repeated;      // pixels per thread
   int channels, channels_last, flipped, width;
-  int plain;  // The sums are the results.
+  int plain;                      // The sums are the results.
+  int w_group, w_channel, w_tap;  // strides of w
   int x_image, x_channel, y_image, y_channel, y_axis[3];
 };
 
@@ -60,7 +62,8 @@ __device__ __forceinline__ void sum_columns(const Arguments& a, unsigned index, 
   const int base[3] = {a.axes[0].base(plane, remainder[0]), a.axes[1].base(row, remainder[1]),
                        across.base(column, remainder[2])};
   const Taps deep = a.axes[0].taps[remainder[0]], down = a.axes[1].taps[remainder[1]];
-  const ELEMENT* x = a.x + (static_cast<long long>(image) * a.x_image + static_cast<long long>(channel) * a.x_channel);
+  const ELEMENT* x = a.x + (static_cast<long long>(image) * a.x_image +
+                            static_cast<long long>(a.multiple.divide(channel)) * a.x_channel);
 
   COMPUTE sums[COLUMNS][WIDTH] = {};
   for (int t = 0; t < deep.count; t++)
@@ -138,11 +141,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_depthwise_wind
   const unsigned pixel_block = a.lane_blocks.divide(blockIdx.x, lane_block);
   const int of_block = a.lanes.divisor * CHANNELS, first = lane_block * of_block, taps = a.taps.divisor;
   for (unsigned i = threadIdx.x; i < static_cast<unsigned>(of_block * taps); i += THREADS) {
-    unsigned tap;
+    unsigned tap, of_group;
     const int channel = a.taps.divide(i, tap);
-    const ELEMENT* w = a.w + static_cast<long long>(first) * taps;
+    const unsigned group = a.multiple.divide(first + channel, of_group);
+    const long long from = static_cast<long long>(group) * a.w_group + of_group * a.w_channel + tap * a.w_tap;
     filters[(a.flipped ? taps - 1 - tap : tap) * of_block + channel] =
-        first + channel < a.channels ? load<COMPUTE>(w[i]) : COMPUTE(0);
+        first + channel < a.channels ? load<COMPUTE>(a.w[from]) : COMPUTE(0);
   }
   __syncthreads();
 

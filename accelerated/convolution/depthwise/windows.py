@@ -16,6 +16,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from ...plans import Launch, arrays_of, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
 from ...runtime.arguments import declared
+from ...solver import seconds_otherwise
 from ..forward import ConvolutionProblem
 from ..grouped import INSTRUCTIONS, seconds_of
 from ..problem import AXES, FARTHEST, PLAIN, EpilogueStruct, Rates, channels_last, operand_names, spatial
@@ -73,7 +74,9 @@ def convolution_axis(taps: int, stride: int, padding: int, dilation: int, parts:
 
 @dataclass(frozen=True)
 class Windows:
-    """Describe a depthwise convolution of x to y, or its input gradient with dy as x and dx as y."""
+    """Describe a convolution of x to y where each channel of y has one channel of x, or an input gradient with dy as x
+    and dx as y.
+    """
 
     convolution: ConvolutionSpec
     x: TensorSpec
@@ -85,10 +88,12 @@ class Windows:
     def is_known(self) -> bool:
         """Return whether the kernel has the types and residues, and a vector of filters fits shared memory."""
         groups, strides = self.convolution.group_count, self.convolution.stride
+        filters, channels = self.w.dims[0] // groups, self.w.dims[1]
         known = self.x.data_type in MOST_CHANNELS and self.y.data_type == self.x.data_type
-        depthwise = groups > 1 and self.w.dims[:2] == (groups, 1)
-        fits = max(strides) <= MAX_RESIDUES and self._filter_bytes(1) <= SHARED_BYTES
-        return known and depthwise and fits and self._farthest <= FARTHEST
+        depthwise = groups > 1 and (filters if self.backward else channels) == 1
+        if not known or not depthwise or max(strides) > MAX_RESIDUES:
+            return False
+        return self._filter_bytes(1) <= SHARED_BYTES and self._farthest <= FARTHEST
 
     @property
     def _farthest(self) -> int:
@@ -105,10 +110,15 @@ class Windows:
     def last(self) -> bool:
         return channels_last(self.x) and channels_last(self.y)
 
+    @property
+    def multiple(self) -> int:
+        """Return the channels of y that have the same channel of x."""
+        return self.y.dims[1] // self.x.dims[1]
+
     @cached_property
     def channels(self) -> int:
         """Return the channels per thread."""
-        if not self.last:
+        if not self.last or self.multiple > 1:
             return 1
         steps = (*steps_around(self.x, 1), *steps_around(self.y, 1))
         return vector_of(MOST_CHANNELS[self.x.data_type], self.x.dims[1], steps)
@@ -153,7 +163,7 @@ class Windows:
 
         Few unused lanes and long runs of channels are both good. In NCHW, several channels only fill the block.
         """
-        vectors = self.x.dims[1] // self.channels
+        vectors = self.y.dims[1] // self.channels
         counts = [count for count in (32, 16, 8, 4, 2) if self._filter_bytes(count) <= SHARED_BYTES]
         if not self.last:
             return next((count for count in counts if count * self.pixels <= THREADS and count <= vectors), 1)
@@ -161,7 +171,7 @@ class Windows:
 
     @property
     def lane_blocks(self) -> int:
-        return -(-self.x.dims[1] // (self.lanes * self.channels))
+        return -(-self.y.dims[1] // (self.lanes * self.channels))
 
     def axes(self) -> tuple[AxisStruct, ...]:
         c = self.convolution
@@ -195,17 +205,23 @@ class Windows:
         pixel_blocks = -(-self.pixels // across)
         most = max(1, pixel_blocks * self.lane_blocks // (WAVES * device.multiprocessors))
         repeated = min(MAX_REPEATED, most)
+        filter_step, channel_step, *steps = self.w.tensor.strides
+        of_group, of_channel = (
+            (filter_step, channel_step) if self.backward else (self.multiple * filter_step, filter_step)
+        )
         arguments = structure(
             *pointers(5),
             ("epilogue", epilogue),
             *fields_of(FastDivmod.of, tiles=self.tiles, residues=self.residues, rows=outputs[1], planes=outputs[0]),
             *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, lanes=self.lanes, taps=prod(self.taps)),
+            ("multiple", FastDivmod.of(self.multiple)),
             ("axes", (AxisStruct * AXES)(*self.axes())),
             *fields_of(c_int, parts=self.parts, apart=self.apart),
             *arrays_of(c_int * 2, window=(self.taps[1] * self.taps[2], self.taps[2])),
-            *fields_of(c_int, pixels=self.pixels, repeated=repeated, channels=self.x.dims[1], channels_last=self.last),
+            *fields_of(c_int, pixels=self.pixels, repeated=repeated, channels=self.y.dims[1], channels_last=self.last),
             *fields_of(c_int, flipped=self.convolution.is_flipped, width=outputs[2]),
             ("plain", c_int(bytes(epilogue) == bytes(PLAIN))),
+            *fields_of(c_int, w_group=of_group, w_channel=of_channel, w_tap=steps[-1]),
             *fields_of(c_int, x_image=self.x.strides[0], x_channel=self.x.strides[1]),
             *fields_of(c_int, y_image=self.y.strides[0], y_channel=self.y.strides[1]),
             *arrays_of(c_int * AXES, y_axis=spatial(self.y.strides[2:], 0)),
@@ -217,13 +233,19 @@ class Windows:
 
 
 class DepthwiseWindows(DepthwiseSolver):
-    """Serve every window, stride and layout."""
+    """Serve every window, stride and layout, and groups of one channel and several filters."""
 
     name = "convolution.depthwise_windows"
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
-        plain = super().can_launch(problem) and problem.in_one_launch and not problem.filter_row
+        plain = problem.in_one_launch and not problem.filter_row and problem.operation.x.vector_length == 1
         return plain and _windows(problem).is_known
+
+    def applies(self, problem: ConvolutionProblem) -> bool:
+        if not self.serves(problem):
+            return False
+        one = _windows(problem).multiple == 1
+        return one or self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return _windows(problem).estimated_seconds(problem.device)

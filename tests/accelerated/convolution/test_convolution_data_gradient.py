@@ -129,6 +129,8 @@ DEPTHWISE = {name: operation for name, operation in GROUPED.items() if name.star
     "stride and dilation": gradient((2, 8, 12, 11), (8, 1, 3, 3), formats=NHWC, stride=(2, 2), dilation=(2, 3), padding=(2, 2), groups=8),
     "residues without taps": gradient((1, 4, 7, 8), (4, 1, 2, 1), configuration="DOUBLE", formats=NHWC, stride=(3, 4), padding=(0, 0), groups=4, beta=2.0),
     "volumes": gradient((1, 4, 4, 5, 6), (4, 1, 3, 2, 3), stride=(1, 2, 2), groups=4, padding=(1, 1, 1)),
+    "channels of a filter": gradient((2, 12, 9, 8), (3, 4, 4, 4), stride=(4, 4), padding=(0, 0), groups=3),
+    "channels of a filter, innermost": gradient((2, 12, 9, 8), (2, 6, 3, 2), configuration="PSEUDO_HALF", formats=NHWC, stride=(2, 1), groups=2, mode=BACKWARDS),
     "more dilation than columns": gradient((1, 4, 3, 5), (4, 1, 1, 3), dilation=(1, 9), padding=(0, 9), groups=4),
 }  # fmt: skip
 

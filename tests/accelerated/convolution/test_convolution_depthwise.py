@@ -209,6 +209,14 @@ def test_any_window(backend, data_type, layout, solver):
         run(backend, replace(made, convolution=spec, w=w, y=y), f"convolution.{solver}")
 
 
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=lambda t: t.name)
+def test_several_filters_of_a_channel(backend, layout):
+    made = depthwise(6, (9, 10), layout=layout, mode=MIRRORED)
+    w = replace(made.w, dims=(18, 1, 3, 3))
+    y = TensorSpec.packed(HALF, made.convolution.output_dims(made.x.dims, w.dims), layout)
+    run(backend, replace(made, w=w, y=y, alpha=-1.5, beta=0.5), "convolution.depthwise_windows")
+
+
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
 def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
     """The chosen blocks fit shared memory and the thread limit, and cover every channel, column and row."""
