@@ -631,6 +631,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     const unsigned image = a.plane.divide(tile.pixel + warp_row, at), pixel = at / TILE_K * BOX_PIXELS + lane;
     const bool exists = lane < BOX_PIXELS && pixel < a.pixels && image * a.pixels < c.m;
     const long long to = image * c.y_pixel[0] + pixel;
+    const bool plain = a.epilogue.beta == 0 && !a.epilogue.biased && !a.epilogue.rectified;
+    const float alpha = static_cast<float>(a.epilogue.alpha);
 #pragma unroll
     for (int box = 0; box < COLUMNS / FILTERS; box++) {
       const int first = tile.filter + box * FILTERS;
@@ -645,12 +647,19 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
         }
       }
       __syncwarp();
+      const int count = exists ? min(FILTERS, static_cast<int>(c.n) - first) : 0;
+      if (plain) {
+        ELEMENT* at = y + y_channel_offset(c, tile.group * c.y_n + first) + to;
 #pragma unroll
-      for (int row = 0; row < FILTERS; row++) {
-        const float one[1] = {scratch[row * PITCH + lane]};
-        const unsigned channel = tile.group * c.y_n + first + row;
-        if (exists && first + row < c.n)
+        for (int row = 0; row < FILTERS; row++)
+          if (row < count) at[row * c.y_channel] = ::store<ELEMENT>(alpha * scratch[row * PITCH + lane]);
+      } else {
+#pragma unroll 1  // Unrolled, the code of a tile would not fit into the cache of instructions.
+        for (int row = 0; row < count; row++) {
+          const float one[1] = {scratch[row * PITCH + lane]};
+          const unsigned channel = tile.group * c.y_n + first + row;
           finish<1, float>(a.epilogue, a.bias, prior, y, y_channel_offset(c, channel) + to, 1, 1, channel, 0, one);
+        }
       }
       __syncwarp();
     }
