@@ -39,9 +39,7 @@ WINOGRAD = (
 )
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
 PRODUCT_BYTES = 2**21  # bounds the products of a block of dy with all taps, so that they stay in the cache
-INSIDE_BYTES = (
-    2**23
-)  # the same bound for products with images inside and dy, where long rows matter more than the cache
+INSIDE_BYTES = 2**23  # bounds dy and its products with images inside, where long rows matter more than the cache
 FEWEST_CHANNELS = 4  # channels of a product with images inside; a matrix product with fewer has too few rows
 FEWEST_IMAGES = 4  # images inside at once; with fewer, long rows do not repay the transposition
 Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # dilation, padding and stride
