@@ -15,7 +15,7 @@ from dualdnn.conformance.domains import Drawn
 from dualdnn.conformance.fuzz import judging, pool
 from dualdnn.conformance.fuzz.command import Run, read_ledger, still_failing, write_ledger
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
-from dualdnn.conformance.fuzz.judging import Finding, Judge, Key
+from dualdnn.conformance.fuzz.judging import CELL, Finding, Judge, Key
 from dualdnn.conformance.fuzz.worker import Orders, Worker
 from dualdnn.conformance.progress import Bar
 from dualdnn.conformance.subjects import open_subject
@@ -160,6 +160,14 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
     assert "12 operations judged" in told and "0 new findings" in told
     picture = json.loads((out / "coverage.json").read_text())["activation"]
     assert sum(picture["operation"].values()) >= 12 and set(picture["addresses"]) == {"aligned"}
+    page = (out / "coverage.html").read_text()
+    for cell, count in picture["elements by types"].items():
+        row = (
+            page[page.index("elements by types") :]
+            .partition(f"<tr><th>{cell.partition(CELL)[0]}<")[2]
+            .partition("<tr>")[0]
+        )
+        assert f">{count:,}" in row
     assert main([*arguments[:3], "-k", "nothing"]) == 2
     assert "'nothing' is none of pooling" in capsys.readouterr().err
 

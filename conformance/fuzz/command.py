@@ -20,7 +20,7 @@ from ..domains import DOMAINS, PROFILES
 from ..progress import Bar
 from ..solvers import unknown_solvers
 from ..subjects import open_subject
-from . import pool
+from . import picture, pool
 from .entries import Entry, entry_of, parse_entry
 from .judging import Finding, Judge, Key
 from .options import DEFAULT_SECONDS, DEFAULT_SUBJECTS
@@ -207,4 +207,5 @@ def write_report(state: Run, directory: Path, families: Sequence[str]) -> None:
                 f"  {family}: {count:,} operations, {len(solvers & set(used['solvers']))} of {len(solvers)} solvers, {len(used['kernels'])} kernels"
             )
     write(directory / "coverage.json", (json.dumps(pictures, indent=1) + "\n").encode())
-    print(f"findings and coverage: {directory}")
+    write(directory / "coverage.html", picture.page(pictures).encode())
+    print(f"findings: {directory}, coverage: {directory / 'coverage.html'}")

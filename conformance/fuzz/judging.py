@@ -18,6 +18,7 @@ from ..trial import Step, Trial, attempt_chain
 from .entries import Entry
 
 CONFIRMATIONS = 3  # extra seeds under which an output must be suspect; one seed alone may be chance for small outputs
+CELL = " | "  # separates the row and the column of a cell of a coverage table
 TAIL = 32  # last elements of a tensor that count as its tail
 
 
@@ -66,7 +67,7 @@ class Judge:
         return next(filter(None, found), None)
 
     def _examine_on(self, subject: Subject, caller: Caller, entry: Entry) -> Finding | None:
-        drawn, used = entry.drawn, self.used.setdefault(entry.family, Used())
+        drawn, used = entry.drawn, Used()
         solver_now = ""
 
         def finding(said: str, text: str) -> Finding:
@@ -104,6 +105,17 @@ class Judge:
             return finding(f"{error.status.name} [{error.clause}]", str(error))
         except Exception as error:  # A failing kernel and a mistake of the backend are findings too.
             return finding(type(error).__name__, str(error) or type(error).__name__)
+        finally:
+            self._count(entry, used)
+
+    def _count(self, entry: Entry, used: Used) -> None:
+        """Add what one operation used to its family's coverage."""
+        of_family, kinds = self.used.setdefault(entry.family, Used()), types_of(entry)
+        for fact, names in (("solver", used.solvers), ("kernel", used.kernels)):
+            for name in names:
+                self.facts[entry.family, f"types by {fact}", pair(name, kinds)] += 1
+        for name, found in vars(used).items():
+            getattr(of_family, name).update(found)
 
 
 def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Used) -> Finding | None:
@@ -136,12 +148,28 @@ def side(trial: Trial) -> str:
     return "border" if border else "inside"
 
 
-def facts_of(entry: Entry) -> list[tuple[str, str]]:
-    """Return the facts of an entry for the coverage: operation, types, layouts, sizes, inputs."""
+def tensors_of(entry: Entry) -> list[TensorSpec]:
+    """Return the tensors of an entry's operation, in the order of its operands."""
     operation = entry.drawn.operation
-    specs = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
-    kinds = ", ".join(dict.fromkeys(spec.data_type.name.removeprefix("CUDNN_DATA_") for spec in specs))
-    most = max((spec.count for spec in specs), default=1)
+    return [operation.tensor(name) for name in operation.operands if name not in operation.raw]
+
+
+def types_of(entry: Entry) -> str:
+    """Return the distinct data types of an entry's tensors."""
+    return ", ".join(dict.fromkeys(spec.data_type.name.removeprefix("CUDNN_DATA_") for spec in tensors_of(entry)))
+
+
+def pair(row: str, column: str) -> str:
+    """Return the name of a cell of a coverage table."""
+    return f"{row}{CELL}{column}"
+
+
+def facts_of(entry: Entry) -> list[tuple[str, str]]:
+    """Return the facts of an entry for the coverage: operation, types, layouts, sizes, inputs, and cells of tables."""
+    operation, specs, kinds = entry.drawn.operation, tensors_of(entry), types_of(entry)
+    most = f"up to {10 ** len(str(max((spec.count for spec in specs), default=1))):,}"
+    layouts = list(dict.fromkeys(map(layout_of, specs)))
+    algorithm = getattr(operation, "algo", None)
     inputs = (
         entry.drawn.inputs
         if isinstance(entry.drawn.inputs, str)
@@ -150,8 +178,11 @@ def facts_of(entry: Entry) -> list[tuple[str, str]]:
     return [
         ("operation", type(operation).__name__),
         ("types", kinds),
-        *(("layout", name) for name in dict.fromkeys(map(layout_of, specs))),
-        ("elements", f"up to {10 ** len(str(most)):,}"),
+        *(("layout", name) for name in layouts),
+        *(("layouts by types", pair(kinds, name)) for name in layouts),
+        ("elements", most),
+        ("elements by types", pair(kinds, most)),
+        *([("types by algorithm", pair(algorithm.name, kinds))] if algorithm is not None else []),
         ("inputs", inputs),
         ("addresses", "unaligned" if entry.drawn.offsets else "aligned"),
     ]

@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("fuzz-report"),
         metavar="DIR",
-        help="where findings.jsonl and coverage.json go (default: %(default)s)",
+        help="where findings.jsonl, coverage.json and coverage.html go (default: %(default)s)",
     )
     parser.add_argument("--again", metavar="ENTRY", help="judge this one entry, as a finding prints it")
     parser.add_argument("--pin", metavar="ENTRY", help="make an entry a case of the suite (conformance/corpus)")
