@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
@@ -43,6 +44,9 @@ class DataGradientDepthwise(Solver[DataGradientProblem]):
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         return _windows(problem).estimated_seconds(problem.device)
 
+    def alignment(self, problem: DataGradientProblem) -> Mapping[str, int]:
+        return _windows(problem).alignment("dy", "dx")
+
     def launches(self, problem: DataGradientProblem) -> list[Launch]:
         o = problem.operation
         epilogue = fill(EpilogueStruct(), alpha=o.alpha, beta=o.beta)
@@ -51,4 +55,4 @@ class DataGradientDepthwise(Solver[DataGradientProblem]):
 
 def _windows(problem: DataGradientProblem) -> Windows:
     o = problem.operation
-    return Windows(o.convolution, o.dy, o.w, o.dx, True)
+    return Windows(o.convolution, o.dy, o.w, o.dx, True, problem.aligned)

@@ -9,6 +9,7 @@
 //
 // Roofline bound: bytes, x and y once. A vector of y takes about (3 + CHANNELS) instructions for each tap.
 #include "convolution/problem.cuh"
+#include "primitives/packed.cuh"
 
 // The host defines CHANNELS (windows.py).
 constexpr int THREADS = 128, COLUMNS = 4;  // per block; per thread
@@ -37,6 +38,7 @@ struct Arguments : Operands<ELEMENT> {
   Epilogue epilogue;
   FastDivmod tiles, residues, rows, planes;  // divisors: column tiles, columns of different taps, rows and planes of y
   FastDivmod lane_blocks, lanes;             // divisors: blocks of channels, vectors of channels per block
+  FastDivmod across;                         // threads of a block per vector of channels
   FastDivmod taps, multiple;                 // taps of the window; channels of y per channel of x
   Axis axes[3];
   int parts, apart;  // parts of the window's columns that a thread adds; distance between columns of a thread
@@ -45,14 +47,14 @@ struct Arguments : Operands<ELEMENT> {
   int repeated;      // pixels per thread
   int channels, channels_last, flipped, width;
   int plain;                      // The sums are the results.
+  int of_block, x_step;           // channels per block; elements of x from a column to the next one of a thread
   int w_group, w_channel, w_tap;  // strides of w
   int x_image, x_channel, y_image, y_channel, y_axis[3];
 };
 
-template <int WIDTH>
 __device__ __forceinline__ void sum_columns(const Arguments& a, unsigned index, int channel, const COMPUTE* filters) {
-  using Packed = Vector<ELEMENT, WIDTH>;
-  using Factors = Vector<COMPUTE, WIDTH>;
+  using Channels = Packed<CHANNELS>;
+  using Factors = Vector<COMPUTE, CHANNELS>;
   const Axis& across = a.axes[2];
   unsigned tile, residue, row, plane, remainder[3];
   if (a.channels_last) index = a.residues.divide(a.tiles.divide(index, tile), residue);
@@ -62,42 +64,43 @@ __device__ __forceinline__ void sum_columns(const Arguments& a, unsigned index, 
   const int base[3] = {a.axes[0].base(plane, remainder[0]), a.axes[1].base(row, remainder[1]),
                        across.base(column, remainder[2])};
   const Taps deep = a.axes[0].taps[remainder[0]], down = a.axes[1].taps[remainder[1]];
-  const ELEMENT* x = a.x + (static_cast<long long>(image) * a.x_image +
-                            static_cast<long long>(a.multiple.divide(channel)) * a.x_channel);
+  // Offsets in x and y are right modulo 2^32, which is enough for elements inside.
+  const unsigned from = image * a.x_image + a.multiple.divide(channel) * a.x_channel;
 
-  COMPUTE sums[COLUMNS][WIDTH] = {};
+  COMPUTE sums[COLUMNS][CHANNELS] = {};
   for (int t = 0; t < deep.count; t++)
     for (int r = 0; r < down.count; r++) {
       const int d = base[0] + deep.at + t * a.axes[0].step, h = base[1] + down.at + r * a.axes[1].step;
       const bool exists = static_cast<unsigned>(d) < static_cast<unsigned>(a.axes[0].extent) &&
                           static_cast<unsigned>(h) < static_cast<unsigned>(a.axes[1].extent);
-      const ELEMENT* line =
-          x + (static_cast<long long>(d) * a.axes[0].pitch + static_cast<long long>(h) * a.axes[1].pitch);
+      const unsigned line =
+          from + static_cast<unsigned>(d) * a.axes[0].pitch + static_cast<unsigned>(h) * a.axes[1].pitch;
       const int first_tap =
           (deep.first + t * a.axes[0].tap_step) * a.window[0] + (down.first + r * a.axes[1].tap_step) * a.window[1];
       for (int part = 0; part < a.parts; part++) {
         const Taps taps = across.taps[remainder[2] + part];
         int at = base[2] + taps.at;
-        // Zeros outside must be multiplied, because an infinity or NaN of the filter makes them NaN.
-        const auto read = [&](COMPUTE(&values)[WIDTH]) {
-          Packed vector = {};
-          if (exists && static_cast<unsigned>(at) < static_cast<unsigned>(across.extent))
-            vector = *reinterpret_cast<const Packed*>(line + static_cast<long long>(at) * across.pitch);
+        unsigned offset = line + static_cast<unsigned>(at) * across.pitch;
+        // The columns under the taps end here, or with x, which has no columns where the row is outside.
+        const unsigned end = exists ? max(0, min(across.extent, at + (COLUMNS - 1 + taps.count) * across.step)) : 0;
+        const auto read = [&](auto& vectors) {
 #pragma unroll
-          for (int i = 0; i < WIDTH; i++) values[i] = load<COMPUTE>(vector.item[i]);
-          at += across.step;
-        };
-        COMPUTE field[COLUMNS + AHEAD - 1][WIDTH];
-#pragma unroll
-        for (int j = 0; j < COLUMNS - 1; j++) read(field[j]);
-        const COMPUTE* factors = filters + (first_tap + taps.first) * static_cast<int>(a.lanes.divisor * CHANNELS);
-        const int factor_step = across.tap_step * static_cast<int>(a.lanes.divisor * CHANNELS);
-        for (int u = 0; u < taps.count; u += AHEAD) {
-#pragma unroll
-          for (int t = 0; t < AHEAD; t++) {
-            if (u + t >= taps.count) break;
-            read(field[COLUMNS - 1 + t]);
+          for (Channels& vector : vectors) {
+            vector = fetch_packed<CHANNELS>(a.x + offset, static_cast<unsigned>(at) < end);
+            at += across.step, offset += a.x_step;
           }
+        };
+        // Zeros outside must be multiplied, because an infinity or NaN of the filter makes them NaN.
+        COMPUTE field[COLUMNS - 1 + AHEAD][CHANNELS];
+        Channels first[COLUMNS - 1 + AHEAD], next[AHEAD];
+        read(first);
+#pragma unroll
+        for (int j = 0; j < COLUMNS - 1 + AHEAD; j++) convert_packed<CHANNELS>(first[j], field[j]);
+        const COMPUTE* factors = filters + (first_tap + taps.first) * a.of_block;
+        const int factor_step = across.tap_step * a.of_block;
+        for (int u = 0; u < taps.count; u += AHEAD) {
+          const bool further = u + AHEAD < taps.count;
+          if (further) read(next);
 #pragma unroll
           for (int t = 0; t < AHEAD; t++) {
             if (u + t >= taps.count) break;
@@ -106,31 +109,32 @@ __device__ __forceinline__ void sum_columns(const Arguments& a, unsigned index, 
 #pragma unroll
             for (int q = 0; q < COLUMNS; q++)
 #pragma unroll
-              for (int i = 0; i < WIDTH; i++) sums[q][i] += field[q + t][i] * factor.item[i];
+              for (int i = 0; i < CHANNELS; i++) sums[q][i] += field[q + t][i] * factor.item[i];
           }
+          if (!further) break;
 #pragma unroll
           for (int j = 0; j < COLUMNS - 1; j++)
 #pragma unroll
-            for (int i = 0; i < WIDTH; i++) field[j][i] = field[j + AHEAD][i];
+            for (int i = 0; i < CHANNELS; i++) field[j][i] = field[j + AHEAD][i];
+#pragma unroll
+          for (int t = 0; t < AHEAD; t++) convert_packed<CHANNELS>(next[t], field[COLUMNS - 1 + t]);
         }
       }
     }
 
-  const long long offset = static_cast<long long>(image) * a.y_image + static_cast<long long>(channel) * a.y_channel +
-                           static_cast<long long>(plane) * a.y_axis[0] + static_cast<long long>(row) * a.y_axis[1];
-  const bool plain = a.plain && reinterpret_cast<uintptr_t>(a.y) % sizeof(Packed) == 0;
+  unsigned to =
+      image * a.y_image + channel * a.y_channel + plane * a.y_axis[0] + row * a.y_axis[1] + column * a.y_axis[2];
+  const unsigned step = apart * a.y_axis[2];
+  const int left = a.width - column;
+  if (a.plain) {
 #pragma unroll
-  for (int q = 0; q < COLUMNS; q++) {
-    if (column + q * apart >= a.width) break;
-    const long long to = offset + static_cast<long long>(column + q * apart) * a.y_axis[2];
-    if (plain) {
-      Packed vector;
+    for (int q = 0; q < COLUMNS; q++, to += step)
+      if (q * apart < left) put_packed<CHANNELS>(a.y + to, sums[q]);
+  } else {
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) vector.item[i] = store<ELEMENT>(sums[q][i]);
-      *reinterpret_cast<Packed*>(a.y + to) = vector;
-    } else {
-      finish<WIDTH, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, to, a.y_channel, WIDTH, channel, 1, sums[q]);
-    }
+    for (int q = 0; q < COLUMNS; q++, to += step)
+      if (q * apart < left)
+        finish<CHANNELS, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, to, a.y_channel, CHANNELS, channel, 1, sums[q]);
   }
 }
 
@@ -139,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_depthwise_wind
   COMPUTE* filters = reinterpret_cast<COMPUTE*>(shared_memory);  // [tap][channel]
   unsigned lane_block;
   const unsigned pixel_block = a.lane_blocks.divide(blockIdx.x, lane_block);
-  const int of_block = a.lanes.divisor * CHANNELS, first = lane_block * of_block, taps = a.taps.divisor;
+  const int of_block = a.of_block, first = lane_block * of_block, taps = a.taps.divisor;
   for (unsigned i = threadIdx.x; i < static_cast<unsigned>(of_block * taps); i += THREADS) {
     unsigned tap, of_group;
     const int channel = a.taps.divide(i, tap);
@@ -150,19 +154,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_depthwise_wind
   }
   __syncthreads();
 
-  const unsigned across = THREADS / a.lanes.divisor;  // threads per vector of channels
-  unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;
+  unsigned lane, thread;
   if (a.channels_last) thread = a.lanes.divide(threadIdx.x, lane);
+  else lane = a.across.divide(threadIdx.x, thread);
   const int channel = first + lane * CHANNELS;
   if (channel >= a.channels) return;
-  const bool packed = reinterpret_cast<uintptr_t>(a.x) % sizeof(Vector<ELEMENT, CHANNELS>) == 0;
   for (int i = 0; i < a.repeated; i++) {
-    const unsigned index = (pixel_block * a.repeated + i) * across + thread;
+    const unsigned index = (pixel_block * a.repeated + i) * a.across.divisor + thread;
     if (index >= a.pixels) return;
-    if (packed) {
-      sum_columns<CHANNELS>(a, index, channel, filters + lane * CHANNELS);
-    } else {
-      for (int j = 0; j < CHANNELS; j++) sum_columns<1>(a, index, channel + j, filters + lane * CHANNELS + j);
-    }
+    sum_columns(a, index, channel, filters + lane * CHANNELS);
   }
 }

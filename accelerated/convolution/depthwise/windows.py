@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_int
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +83,7 @@ class Windows:
     w: FilterSpec
     y: TensorSpec
     backward: bool
+    aligned: bool
 
     @property
     def is_known(self) -> bool:
@@ -118,10 +119,14 @@ class Windows:
     @cached_property
     def channels(self) -> int:
         """Return the channels per thread."""
-        if not self.last or self.multiple > 1:
+        if not self.last or self.multiple > 1 or not self.aligned:
             return 1
         steps = (*steps_around(self.x, 1), *steps_around(self.y, 1))
         return vector_of(MOST_CHANNELS[self.x.data_type], self.x.dims[1], steps)
+
+    def alignment(self, *operands: str) -> dict[str, int]:
+        """Return the alignment in bytes of the operands that hold x and y, where threads move vectors."""
+        return dict.fromkeys(operands, self.channels * self.x.scalar_bytes) if self.channels > 1 else {}
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -202,7 +207,7 @@ class Windows:
     def launch(self, operation: Any, device: Any, epilogue: EpilogueStruct, operands: Sequence[str]) -> Launch:
         """Return the launch."""
         outputs, across = spatial(self.y.dims[2:], 1), THREADS // self.lanes
-        pixel_blocks = -(-self.pixels // across)
+        axes, pixel_blocks = self.axes(), -(-self.pixels // across)
         most = max(1, pixel_blocks * self.lane_blocks // (WAVES * device.multiprocessors))
         repeated = min(MAX_REPEATED, most)
         filter_step, channel_step, *steps = self.w.tensor.strides
@@ -213,14 +218,15 @@ class Windows:
             *pointers(5),
             ("epilogue", epilogue),
             *fields_of(FastDivmod.of, tiles=self.tiles, residues=self.residues, rows=outputs[1], planes=outputs[0]),
-            *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, lanes=self.lanes, taps=prod(self.taps)),
-            ("multiple", FastDivmod.of(self.multiple)),
-            ("axes", (AxisStruct * AXES)(*self.axes())),
+            *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, lanes=self.lanes, across=across),
+            *fields_of(FastDivmod.of, taps=prod(self.taps), multiple=self.multiple),
+            ("axes", (AxisStruct * AXES)(*axes)),
             *fields_of(c_int, parts=self.parts, apart=self.apart),
             *arrays_of(c_int * 2, window=(self.taps[1] * self.taps[2], self.taps[2])),
             *fields_of(c_int, pixels=self.pixels, repeated=repeated, channels=self.y.dims[1], channels_last=self.last),
             *fields_of(c_int, flipped=self.convolution.is_flipped, width=outputs[2]),
             ("plain", c_int(bytes(epilogue) == bytes(PLAIN))),
+            *fields_of(c_int, of_block=self.lanes * self.channels, x_step=axes[-1].step * axes[-1].pitch),
             *fields_of(c_int, w_group=of_group, w_channel=of_channel, w_tap=steps[-1]),
             *fields_of(c_int, x_image=self.x.strides[0], x_channel=self.x.strides[1]),
             *fields_of(c_int, y_image=self.y.strides[0], y_channel=self.y.strides[1]),
@@ -250,6 +256,9 @@ class DepthwiseWindows(DepthwiseSolver):
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return _windows(problem).estimated_seconds(problem.device)
 
+    def alignment(self, problem: ConvolutionProblem) -> Mapping[str, int]:
+        return _windows(problem).alignment("x", "y")
+
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o = problem.operation
         operands = ("x", "w", *operand_names(o))
@@ -258,4 +267,4 @@ class DepthwiseWindows(DepthwiseSolver):
 
 def _windows(problem: ConvolutionProblem) -> Windows:
     o = problem.operation
-    return Windows(o.convolution, o.x, o.w, o.y, False)
+    return Windows(o.convolution, o.x, o.w, o.y, False, problem.aligned)
