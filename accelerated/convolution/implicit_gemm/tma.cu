@@ -165,19 +165,22 @@ template <int ROW_BOXES> struct Statistics {
   }
 };
 
-// Computes tiles with COLUMNS of the product, and ROWS for each of CONSUMERS warpgroups.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool NCHW, bool TRANSPOSED>
-struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES> {
-  using Pipeline = TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES>;
+// Computes tiles with COLUMNS of the product, and ROWS for each of CONSUMERS warpgroups. SPLIT_K: two warpgroups have
+// the same rows and every other K-block; the first adds the sums of the second to its own, and stores y.
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool NCHW, bool TRANSPOSED, bool SPLIT_K = false>
+struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROWS + COLUMNS) * ROW_BYTES> {
+  static constexpr int STEP = SPLIT_K ? 2 : 1, ROW_GROUPS = CONSUMERS / STEP;
+  static_assert(!SPLIT_K || (CONSUMERS == 2 && has_own_stages(STAGES, STEP)));
+  using Pipeline = TmaPipeline<STAGES, (ROW_GROUPS * ROWS + COLUMNS) * ROW_BYTES>;
   using Pipeline::advance, Pipeline::empty, Pipeline::full, Pipeline::open_stage, Pipeline::parity, Pipeline::stage,
       Pipeline::STAGE_BYTES, Pipeline::stages;
   static constexpr bool FROM_REGISTERS =
       // the image passes through registers, because tensor cores do not transpose it
       TRANSPOSED && sizeof(ELEMENT) == 4;
   static constexpr bool ACROSS_FILTERS = !NCHW || FROM_REGISTERS;  // Columns are filters, and rows are pixels.
-  static constexpr int ALL_ROWS = CONSUMERS * ROWS, BLOCKS = ROWS / 64;
+  static constexpr int ALL_ROWS = ROW_GROUPS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
-  static constexpr int TILE_WARPS = 4 * CONSUMERS;
+  static constexpr int TILE_WARPS = 4 * ROW_GROUPS;
   static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // biases in registers per lane
   static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // consecutive rows per warp
   static constexpr int ROW_BOXES = COLUMNS / TILE_K,
@@ -196,6 +199,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   unsigned block;  // index among the blocks of the product
   ELEMENT* y;      // y of the product, where no map has it
   const ELEMENT* prior;
+  Mbarrier* exchanged;  // one for stored sums, one for read sums, where K is split
   unsigned boxes_written = 0;
   bool met_nan = false;
   Statistics<ROW_BOXES> statistics = {};
@@ -372,8 +376,11 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     return first_value(at, threadIdx.x % MERGED) % 4;
   }
 
+  // `scratch` is the memory of this warp; with SPLIT_K of all warps.
   __device__ __forceinline__ void consume(unsigned char* scratch) {
-    const int count = k_blocks(), first_row = (threadIdx.x / WARPGROUP - 1) * ROWS, warp_row = first_row_of(warp);
+    const int group = threadIdx.x / WARPGROUP - 1, first_row = group * ROWS, warp_row = first_row_of(warp % TILE_WARPS);
+    unsigned done = 0, tiles = 0;  // K-blocks and tiles of the block so far
+    if (SPLIT_K) this->advance(group);
     for (TileScheduler scheduler(a, block); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
       float sums[BLOCKS][COLUMNS / 2];
@@ -385,40 +392,75 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 #pragma unroll
       for (int i = 0; i < BIASES; i++)
         factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
+      int count = k_blocks();
+      if (SPLIT_K) {
+        count = (count + 1 - ((group ^ done) & 1)) / 2;
+        done += k_blocks();
+      }
       unsigned previous;
       if constexpr (FROM_REGISTERS)
-        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1, MERGED>(
+        previous = this->template multiply_from_registers<ELEMENT, COLUMNS, STEP, MERGED>(
             sums, warp_row * ROW_BYTES, TILE_M * ROW_BYTES, count, shift_of(tile, warp_row));
       else if constexpr (PROLOGUE) previous = begin_scaled(sums, tile, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
       wgmma_wait<0>();
-      release(previous);
+      if (count > 0) release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
-      if (a.notes) {
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-          for (int i = 0; i < COLUMNS / 2; i++) met_nan |= sums[b][i] != sums[b][i];
-      }
-#if MAPPED
-      if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
-      else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
-      else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
-      else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
-#elif MERGED > 1
-      write_planes(reinterpret_cast<float*>(scratch), sums, tile, warp_row);
-#else
-#pragma unroll
-      for (int b = 0; b < BLOCKS; b++)
-        write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
-#endif
+      if constexpr (SPLIT_K) finish_split(scratch, sums, tile, warp_row, group, tiles++ % 2);
+      else finish_tile(scratch, sums, factors, tile, warp_row);
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
     if constexpr (STATISTICS) {
       __syncwarp();
       statistics.store(reinterpret_cast<float*>(scratch));
     }
+  }
+
+  // Finishes the sums of a warp's rows of a tile.
+  __device__ __forceinline__ void finish_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
+                                              const FilterFactors (&factors)[BIASES], const Tile& tile, int warp_row) {
+    if (a.notes) {
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) met_nan |= sums[b][i] != sums[b][i];
+    }
+#if MAPPED
+    if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+    else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
+    else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
+    else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+#elif MERGED > 1
+    write_planes(reinterpret_cast<float*>(scratch), sums, tile, warp_row);
+#else
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+      write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
+#endif
+  }
+
+  // Does the same where the second warpgroup has sums of other K-blocks. They pass through the scratch memory of two
+  // warps. `phase` is the parity of the tile.
+  __device__ __forceinline__ void finish_split(unsigned char* scratch, float (&sums)[BLOCKS][COLUMNS / 2],
+                                               const Tile& tile, int warp_row, int group, unsigned phase) {
+    static_assert(!SPLIT_K || 2 * BOXES * BOX_BYTES >= 32 * BLOCKS * COLUMNS / 2 * sizeof(float));
+    unsigned char* own = scratch + warp % TILE_WARPS * (2 * BOXES * BOX_BYTES);
+    float4* at = reinterpret_cast<float4*>(own) + threadIdx.x % 32;
+    mbarrier_wait_parity(exchanged + group, group ? phase ^ 1 : phase);
+#pragma unroll
+    for (int i = 0; i < BLOCKS * COLUMNS / 8; i++) {
+      float* four = sums[i / (COLUMNS / 8)] + i % (COLUMNS / 8) * 4;
+      if (group) {
+        at[i * 32] = make_float4(four[0], four[1], four[2], four[3]);
+      } else {
+        const float4 other = at[i * 32];
+        four[0] += other.x, four[1] += other.y, four[2] += other.z, four[3] += other.w;
+      }
+    }
+    __syncwarp();
+    if (!group) write_planes(reinterpret_cast<float*>(own), sums, tile, warp_row);
+    mbarrier_arrive(exchanged + (group ^ 1));
   }
 
   // Adds the sums of all warps, once they have stored them.
@@ -620,7 +662,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   }
 
   // Passes the sums of a warp's box of pixels through its scratch memory, 16 filters at a time, so that lanes write
-  // neighbours of y. No two lanes share a bank.
+  // neighbours of y.
   __device__ __forceinline__ void write_planes(float* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
                                                const Tile& tile, int warp_row) const {
     constexpr int FILTERS = 16, PITCH = 33;
@@ -643,7 +685,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
-          scratch[row * PITCH + lane / 4 * 4 + b * 2 + part] = odd ? pair[1 - j] : pair[j];
+          const int of_lane =  // as in TmaPipeline::read_left
+              MERGED > 1 ? lane / 4 * 4 + b * 2 + part : lane / 16 * 16 + b * 8 + part * 4 + lane / 4 % 4;
+          scratch[row * PITCH + of_lane] = odd ? pair[1 - j] : pair[j];
         }
       }
       __syncwarp();
@@ -735,30 +779,31 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   }
 };
 
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool NCHW, bool TRANSPOSED>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool NCHW, bool TRANSPOSED, bool SPLIT_K = false>
 __device__ __forceinline__ void multiply(const Parameters& parameters) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, NCHW, TRANSPOSED>;
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, NCHW, TRANSPOSED, SPLIT_K>;
   unsigned block = blockIdx.x;
   const Arguments& a = part_of(parameters, block);
-  __shared__ Mbarrier full[STAGES], empty[STAGES];
+  __shared__ Mbarrier full[STAGES], empty[STAGES], exchanged[2];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
   if (threadIdx.x == 0) {
     M::Pipeline::initialise(full, empty, 32 * M::TILE_WARPS);
+    if (SPLIT_K) mbarrier_init(&exchanged[0], WARPGROUP), mbarrier_init(&exchanged[1], WARPGROUP);
     fence_mbarrier_init();
     tma_prefetch_map(a.image), tma_prefetch_map(a.filter);
   }
   __syncthreads();
   griddepcontrol_wait_before_access(parameters.y);
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // index among the warps that multiply
-  M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset};
+  M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset, exchanged};
   if (warp < 0) {
     if (CONSUMERS > 1) setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
   } else {
     if (CONSUMERS > 1) setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();  // One warpgroup has enough registers.
-    m.consume(scratch + warp * BOXES * BOX_BYTES);
+    m.consume(scratch + (SPLIT_K ? 0 : warp * BOXES * BOX_BYTES));
   }
   if (a.notes) {
     __syncwarp();
@@ -790,6 +835,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
 #define KERNEL(...) KERNEL_OF(, __VA_ARGS__)
 #endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // Transposed rows are pixels.
+constexpr int SHARERS = WIDE ? 2 : 1;        // warpgroups of a small tile
 #if MERGED == 1
 #if !PROLOGUE
 KERNEL(128x256, 256, 64, 2, 4, false, false)
@@ -807,5 +853,5 @@ KERNEL(nchw_256x128, 256, 64, 2, 4, true, false)
 #endif
 #if (MAPPED || MERGED > 1) && !PROLOGUE && !STATISTICS && !FACTORS
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, true, true)
-KERNEL(transposed_128x64, WIDE ? 64 : 128, WIDE ? 128 : 64, 1, 8, true, true)
+KERNEL(transposed_128x64, WIDE ? 64 : 128, WIDE ? 128 : 64, SHARERS, 8, true, true, WIDE)
 #endif

@@ -109,13 +109,18 @@ class TmaKernel(ProductKernel):
         """Return the kernel's entry point."""
         return self.name.replace(".", "_")
 
-    @property
-    def threads(self) -> int:
-        return (self.consumers + 1) * WARPGROUP
+    def splits_k(self, product: Product) -> bool:
+        """Return whether two warpgroups have the same pixels and every other K-block, and store y without TMA."""
+        return self.transposed and self.consumers == 1 and product.element == "float"
 
-    @property
-    def shared_bytes(self) -> int:
-        scratch = self.consumers * WARPGROUP // 32 * BOXES * WARP_ROWS * ROW_BYTES
+    def _warpgroups(self, product: Product) -> int:
+        return 2 if self.splits_k(product) else self.consumers
+
+    def threads(self, product: Product) -> int:
+        return (self._warpgroups(product) + 1) * WARPGROUP
+
+    def shared_bytes(self, product: Product) -> int:
+        scratch = self._warpgroups(product) * WARPGROUP // 32 * BOXES * WARP_ROWS * ROW_BYTES
         return self.stages * (self.m + self.n) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
     def serves(self, product: Product) -> bool:
@@ -211,7 +216,8 @@ class TmaKernel(ProductKernel):
         return self.shares(product).blocks // n_tiles, n_tiles * self.n
 
     def summation_order(self, product: Product) -> Order:
-        return Order("wgmma", (product.element, "taps of 128 bytes of channels", bool(product.prologue)))
+        sums = "wgmma, every other block" if self.splits_k(product) else "wgmma"
+        return Order(sums, (product.element, "taps of 128 bytes of channels", bool(product.prologue)))
 
     def _arguments(self, product: Product, maps: Maps) -> Any:
         """Return the arguments of a product without its maps."""
@@ -240,7 +246,7 @@ class TmaKernel(ProductKernel):
             *((f"tap_{name}", c_int(getattr(_walk(product), name))) for name in ("first", "deep", "down", "right")),
             ("boxes", c_int(0 if maps.result is None else WARP_ROWS // maps.result.box[1])),
             ("plane", FastDivmod.of(plane)),
-            ("blends", c_int(maps.result is not None and finish.beta != 0)),
+            ("blends", c_int(maps.result is not None and finish.beta != 0 and not self.splits_k(product))),
             ("volumes", c_int(isinstance(maps.image, Im2colMap) and len(maps.image.taps) == AXES)),
             ("flat", c_int(isinstance(maps.image, TiledMap))),
             ("pixels", c_uint(_plane(value))),
@@ -254,7 +260,7 @@ class TmaKernel(ProductKernel):
         placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
         if maps.result is not None:
             placed.append((maps.result, "result", 2, y_offset))
-            if product.finish.beta != 0:
+            if product.finish.beta != 0 and not self.splits_k(product):
                 placed.append((self._blended_map(product, maps.result), "blended", 3, prior_offset))
         return tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
@@ -283,7 +289,8 @@ class TmaKernel(ProductKernel):
         definitions = tuple(sorted((*products[0].definitions, *chosen.items())))
         launch = Launch(
             device.function(SOURCE, self.entry, definitions), structure(*pointers(4), ("ends", ends), *parts),
-            products[0].operands[:4], (sum(blocks), 1, 1), (self.threads, 1, 1), self.shared_bytes,
+            products[0].operands[:4], (sum(blocks), 1, 1), (self.threads(products[0]), 1, 1),
+            self.shared_bytes(products[0]),
         )  # fmt: skip
         return TmaLaunch(device, (SOURCE, definitions), self.entry, launch, tuple(located), None)
 
@@ -309,7 +316,7 @@ class TmaKernel(ProductKernel):
         if product.notes:
             further = ("workSpace",)
         grid, operands = (self.shares(product).blocks, 1, 1), (*product.operands, *further)
-        launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
+        launch = Launch(function, arguments, operands, grid, (self.threads(product), 1, 1), self.shared_bytes(product))
         located = self._located(product, maps, arguments)
         fallback = None if alone else preferred_mma(product).launch(product)
         return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
