@@ -14,8 +14,8 @@ from ..primitives.geometry import FastDivmod, Grid
 from ..runtime.arguments import declared
 from .problem import VECTOR_BYTES, Axis, Configuration, PoolingProblem, PoolingSolver, Shape, arguments
 
-# Each entry is (window, stride, padding) of every pooled axis. Networks use these.
-WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
+# Each entry is (window, stride, padding) of every pooled axis. Networks use these, and windows that share no input.
+WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1), *((size, size, padding) for size in (2, 3) for padding in range(size))}
 LARGE_WINDOWS = {(7, 7, 0)}  # windows for images only, forward
 MAX_SPAN = 2**31 - 2**24  # elements; offsets below it, with padding around them, fit 32 bits
 MAX_OUTER = 3  # dimensions that are not pooled
@@ -158,6 +158,11 @@ def access_of(
 def begins_in_the_end(axis: Axis) -> bool:
     """Return whether an extra window begins at the last input and extends beyond it."""
     return axis.output > -(-axis.input // axis.stride)
+
+
+def reaches_over(axis: Axis) -> bool:
+    """Return whether the last window reaches over the last input."""
+    return (axis.output - 1) * axis.stride - axis.padding + axis.window > axis.input
 
 
 class StaticWindowSolver(PoolingSolver):

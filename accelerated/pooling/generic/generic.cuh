@@ -123,12 +123,15 @@ __device__ __forceinline__ Vector<ELEMENT, P> load_items(const ELEMENT* from, lo
 }
 
 constexpr int ITEMS = sizeof(ELEMENT) == 2 ? 8 : 4;  // planes or channels per group, as in generic_tile.py
+constexpr unsigned PAIR = 2;                         // channels per group where their number is even, as in generic.py
 template <int N> using Constant = std::integral_constant<int, N>;
 
-// Calls call(width) with the channels per thread as a constant: 16 bytes, the four of INT8x4, or one.
+// Calls call(width) with the channels per thread as a constant: 16 bytes, the four of INT8x4, a pair, or one.
 template <class Call> __device__ __forceinline__ void with_width(unsigned width, Call call) {
   if (width == WIDTH) return call(Constant<WIDTH>());
   if constexpr (WIDTH == 16)
     if (width == 4) return call(Constant<4>());
+  if constexpr (WIDTH > PAIR)
+    if (width == PAIR) return call(Constant<PAIR>());
   call(Constant<1>());
 }

@@ -21,6 +21,7 @@ from ..problem import INDICES, VECTOR_BYTES, Configuration, PoolingProblem, Shap
 MAX_WALKED = 6  # dimensions of a ``Walk``
 INDEX_BYTES = 4  # bytes per index of an input in its plane
 VECTOR = 4  # elements per INT8x4
+PAIR = 2  # elements per vector where the number of channels is even
 
 
 class AxisStruct(ctypes.Structure):
@@ -80,9 +81,9 @@ def pooling_of(problem: PoolingProblem, shape: Shape) -> Any:
 
 
 def vector_width(problem: PoolingProblem) -> int:
-    """Return the channels per vector: 16 bytes, or the 4 of INT8x4, or 1 where vectors do not fit."""
+    """Return the channels per vector: 16 bytes, or the 4 of INT8x4, or a pair, or 1 where vectors do not fit."""
     shape = problem.shape
-    widths = (shape.width, *([VECTOR] if shape.width == VECTOR_BYTES else []))
+    widths = (shape.width, *([VECTOR] if shape.width == VECTOR_BYTES else []), PAIR)
     return next((width for width in widths if problem.aligned and shape.vectors(width)), 1)
 
 

@@ -139,5 +139,5 @@ __device__ __forceinline__ void backward(const AverageTileArguments& a, const Bl
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_tile(const AverageTileArguments a) {
   griddepcontrol_wait();
-  with_tile(a.tile, [&](const auto& tile) { backward(a, tile); });
+  with_tile<true>(a.tile, [&](const auto& tile) { backward(a, tile); });
 }

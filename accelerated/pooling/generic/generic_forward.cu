@@ -208,7 +208,7 @@ __device__ __forceinline__ void forward(const ForwardTileArguments& a, const Blo
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_tile(const ForwardTileArguments a) {
   griddepcontrol_wait();
-  with_tile(a.tile, [&](const auto& tile) {
+  with_tile<true>(a.tile, [&](const auto& tile) {
     with_pool(a.pooling.mode, a.pooling.propagate, [&](auto pool) { forward<decltype(pool)>(a, tile); });
   });
 }

@@ -21,6 +21,14 @@ struct IndexArguments {
   int team_bits, column_bits;  // log2 of the threads per team, and along axis 2
 };
 
+constexpr int WARP = 32, MAX_WARPS = 32;
+
+// Holds the first maxima of the warps of a block.
+template <int P> struct Warps {
+  COMPUTE value[MAX_WARPS][P];
+  int index[MAX_WARPS][P];
+};
+
 // Holds the first maxima of P channels and their indices in the plane, -1 without one.
 template <int P> struct Maximum {
   COMPUTE value[P];
@@ -40,19 +48,33 @@ template <int P> struct Maximum {
       index[i] = better ? at : index[i];
     }
   }
-  // Merges the maxima of two threads of a team, `distance` lanes apart.
+  // Merges the maximum of channel i of another thread of the team.
+  __device__ __forceinline__ void merge(int i, COMPUTE met, int at) {
+    const bool nan = value[i] != value[i], met_nan = met != met, earlier = at < index[i];
+    bool better = met > value[i] || (met == value[i] && earlier);
+    if (nan || met_nan) better = met_nan && (!nan || earlier);
+    if (at < 0 || index[i] < 0) better = at >= 0;
+    value[i] = better ? met : value[i];
+    index[i] = better ? at : index[i];
+  }
+  // Merges the maxima of two threads, `distance` lanes apart.
   __device__ __forceinline__ void exchange(int distance) {
 #pragma unroll
-    for (int i = 0; i < P; i++) {
-      const COMPUTE met = __shfl_xor_sync(~0u, value[i], distance);
-      const int at = __shfl_xor_sync(~0u, index[i], distance);
-      const bool nan = value[i] != value[i], met_nan = met != met, earlier = at < index[i];
-      bool better = met > value[i] || (met == value[i] && earlier);
-      if (nan || met_nan) better = met_nan && (!nan || earlier);
-      if (at < 0 || index[i] < 0) better = at >= 0;
-      value[i] = better ? met : value[i];
-      index[i] = better ? at : index[i];
-    }
+    for (int i = 0; i < P; i++)
+      merge(i, __shfl_xor_sync(~0u, value[i], distance), __shfl_xor_sync(~0u, index[i], distance));
+  }
+  // Merges the maxima of the warps of a team into its first thread, by shared memory.
+  __device__ __forceinline__ void exchange_warps(int member, int warps) {
+    Warps<P>& kept = *reinterpret_cast<Warps<P>*>(shared_memory);
+    const int warp = threadIdx.x / WARP;
+    if (threadIdx.x % WARP == 0)
+#pragma unroll
+      for (int i = 0; i < P; i++) kept.value[warp][i] = value[i], kept.index[warp][i] = index[i];
+    __syncthreads();
+    if (member > 0) return;
+    for (int other = warp + 1; other < warp + warps; other++)
+#pragma unroll
+      for (int i = 0; i < P; i++) merge(i, kept.value[other][i], kept.index[other][i]);
   }
 };
 
@@ -71,13 +93,15 @@ template <int P> __device__ __forceinline__ void find(const IndexArguments& a) {
             maximum.take(load_items<P, true>(a.x + x_offset + offset, 0), pooling.position(p0, p1, p2),
                          pooling.propagate);
           });
-  for (int distance = team / 2; distance > 0; distance /= 2) maximum.exchange(distance);
+  for (int distance = min(team, WARP) / 2; distance > 0; distance /= 2) maximum.exchange(distance);
+  if (team > WARP) maximum.exchange_warps(member, team / WARP);
   if (member > 0 || number >= a.walk.vectors) return;
 #pragma unroll
   for (int i = 0; i < P; i++) a.indices[index_offset + i] = maximum.index[i];
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) pooling_generic_max_backward_index(const IndexArguments a) {
+// Shared memory holds the maxima of the block's warps, where a team is larger than a warp.
+extern "C" __global__ void __launch_bounds__(1024) pooling_generic_max_backward_index(const IndexArguments a) {
   griddepcontrol_wait();
   with_width(a.walk.width, [&](auto width) { find<decltype(width)::value>(a); });
 }
@@ -283,7 +307,7 @@ __device__ __forceinline__ void backward(const MaxTileArguments& a, const BlockT
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_tile(const MaxTileArguments a) {
   griddepcontrol_wait();
-  with_tile(a.tile, [&](const auto& tile) {
+  with_tile<false>(a.tile, [&](const auto& tile) {
     a.pooling.propagate ? backward<NumbersAndNan>(a, tile) : backward<Numbers>(a, tile);
   });
 }

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from ctypes import c_int, c_longlong
 
-from ...primitives.geometry import THREADS, blocks
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from ...primitives.geometry import THREADS
 from ..problem import INDICES, MAX_BACKWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
-from .generic import configured, index_shape, thread_blocks, vector_width, walk_of
+from .generic import INDEX_BYTES, configured, index_shape, thread_blocks, vector_width, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_max_backward.cu"
 TILE_WINDOW = 256  # positions per window up to which blocks use tiles, where one thread scans a window
 SMALL_WINDOW = 32  # positions per window up to which one thread scans it without a team
 LOADS = 8  # minimum loads per thread of a team
+MAX_TEAM = 1024  # threads per team, at most
+ENOUGH_THREADS = 2**16  # threads that keep a GPU busy, approximately
 
 
 class GenericMaxBackward(PoolingSolver):
@@ -34,14 +38,19 @@ def _of_large_windows(problem: PoolingProblem) -> Configuration:
     """Return the launch that gathers by indices; its ``before`` is the launch that finds them."""
     shape, width = problem.shape, vector_width(problem)
     indices = index_shape(shape)
-    team = 1 if shape.covered < SMALL_WINDOW else min(WARP, power_of_two(shape.covered // LOADS))
-    columns = min(team, power_of_two(min(shape.axes[2].window, shape.axes[2].input)))
     found = walk_of(indices, width, forward=True)
+    most = 1 if shape.covered < SMALL_WINDOW else min(MAX_TEAM, power_of_two(shape.covered // LOADS))
+    team = min(WARP, most)
+    while team < most and found.vectors * team < ENOUGH_THREADS:
+        team *= 2
+    columns = min(team, power_of_two(min(shape.axes[2].window, shape.axes[2].input)))
+    threads = max(THREADS, team)
     bits = (("team_bits", c_int(team.bit_length() - 1)), ("column_bits", c_int(columns.bit_length() - 1)))
-    grid = blocks(found.vectors * team)[0]
+    kept = MAX_TEAM // WARP * width * (SCALAR_BYTES[problem.operation.compute_type] + INDEX_BYTES) if team > WARP else 0
     find = configured(
-        problem, SOURCE, "index", width, grid, THREADS, ("walk", found), *bits, shape=indices, operands=("x", INDICES)
-    )
+        problem, SOURCE, "index", width, -(-found.vectors * team // threads), threads, ("walk", found), *bits,
+        shared_bytes=kept, shape=indices, operands=("x", INDICES),
+    )  # fmt: skip
     walk, index_walk = walk_of(shape, width, forward=False), walk_of(indices, width, forward=False)
     strides = (c_longlong * 3)(*(axis.y_stride for axis in indices.axes))
     fields = (("walk", walk), ("index_walk", index_walk), ("index_stride", strides))

@@ -145,8 +145,11 @@ template <int P, bool CHANNELS> struct BlockTile {
 };
 
 // Calls call(tile) with the kind of vectors as template arguments. Single planes use the code of single channels.
-template <class Call> __device__ __forceinline__ void with_tile(const TileLayout& layout, Call call) {
+// Gradients of maxima have no PAIRS of channels, since one more kind of vectors would move arrays to local memory.
+template <bool PAIRS, class Call> __device__ __forceinline__ void with_tile(const TileLayout& layout, Call call) {
   if (layout.items == 1) return call(BlockTile<1, true>(layout));
+  if constexpr (PAIRS)
+    if (layout.items == PAIR) return call(BlockTile<PAIR, true>(layout));
   layout.channels ? call(BlockTile<ITEMS, true>(layout)) : call(BlockTile<ITEMS, false>(layout));
 }
 

@@ -12,7 +12,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from ...primitives.geometry import FastDivmod
 from ...runtime.arguments import declared
 from ..problem import FORWARD, MAX_BACKWARD, VECTOR_BYTES, Axis, Configuration, PoolingProblem, power_of_two
-from .generic import configured
+from .generic import PAIR, configured
 
 MAX_OUTER = 3  # dimensions that are not pooled
 ITEMS = 4  # planes or channels per group
@@ -203,7 +203,9 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
     scalar_bytes = problem.operation.x.scalar_bytes
     items = HALF_ITEMS if scalar_bytes == 2 else ITEMS
-    packed = problem.aligned and shape.vectors(items)
+    widths = (items,) if problem.kind == MAX_BACKWARD else (items, PAIR)
+    width = next((n for n in widths if problem.aligned and shape.vectors(n)), 0)
+    items, packed = width or items, width > 0
     channels = shape.channels_last or (x_steps[-1] == 1 and shape.axes[2].x_stride != 1)
     items = items if packed or (not channels and extents[-1] % items == 0) else 1
     x_item, y_item = x_steps[-1], y_steps[-1]

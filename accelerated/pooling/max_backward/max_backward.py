@@ -21,6 +21,7 @@ from ..static_window import (
     StaticWindowSolver,
     access_of,
     begins_in_the_end,
+    reaches_over,
     static_shape,
     steps_of_blocks,
 )
@@ -28,6 +29,7 @@ from ..static_window import (
 MAX_ROW_CHANNELS = 4  # contiguous channels up to which rows are read in vectors
 ROW_CHANNELS_ACCESS = "narrow"  # kind of access to such rows
 MAX_SHARED_BYTES = 100 * 1024  # dynamic shared memory per block
+LONG_STRIDE = 3  # stride from which a thread has many sums, so that wide rows would exceed its registers
 START_STEPS = 2  # cost of starting a block, in steps
 
 # The keys are the kind of tensor with its layout, and whether elements have 4 bytes or more. The values were measured.
@@ -53,6 +55,7 @@ SETTINGS = {
     ("rows of channels", False): Settings(threads=128, blocks=4, stages=1),
     ("rows of channels", True): Settings(threads=128, blocks=6),
 }
+LONG = Settings(threads=128, blocks=3)  # for volumes with a LONG_STRIDE
 SINGLE = ("loose", "scattered")  # kinds of access to single elements
 
 
@@ -69,8 +72,10 @@ class MaxBackward(StaticWindowSolver):
         image = static.is_image
         if image:  # The sliding-window loop runs along the height.
             static = replace(static, axes=[static.axes[d] for d in (1, 0, 2)])
-        # The kernel replaces inputs outside of a row by the last vector inside, which needs one there.
-        row_bytes = {} if begins_in_the_end(static.axes[2]) else ROW_BYTES
+        # The kernel replaces inputs outside of a row by the last vector inside, which needs one there. Where a tile has
+        # several vectors, no window may reach over the end.
+        along = static.axes[2]
+        row_bytes = {} if begins_in_the_end(along) or (along.stride % 2 and reaches_over(along)) else ROW_BYTES
         row_access = _row_access(static) if problem.aligned and row_bytes else None
         channels, large = static.channels > 1, static.scalar_bytes >= 4
         kind = "images" if image else "volumes"
@@ -81,6 +86,9 @@ class MaxBackward(StaticWindowSolver):
             settings = SETTINGS.get((f"large {name}", large), settings)
         if row_access:
             settings = replace(settings, row_channels=row_access.channels)
+        if along.stride >= LONG_STRIDE:
+            settings = settings if image else replace(settings, threads=LONG.threads, blocks=LONG.blocks)
+            row_bytes = {kind: nbytes for kind, nbytes in row_bytes.items() if kind == ROW_CHANNELS_ACCESS}
         access = row_access or access_of(problem, static, settings, row_bytes)
         if access.kind in SINGLE:
             settings = SETTINGS[f"{kind} {'of single channels' if channels else 'in single elements'}", large]

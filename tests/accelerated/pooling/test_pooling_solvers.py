@@ -117,6 +117,11 @@ SPLIT = [
     ("pooling.static_average_backward", HALF, (1, 3, 420, 840), "nchw"),  # 1 MB: rows are written together.
     ("pooling.static_average_backward", FLOAT, (2, 2, 4, 160, 220), "nchw"),
 ]  # fmt: skip
+DISJOINT = [
+    ((3, 3, 1), FLOAT, (1, 2, 8, 9, 12), "nchw"), ((3, 3, 1), HALF, (2, 3, 7, 10, 16), "nchw"),
+    ((3, 3, 1), HALF, (1, 8, 6, 8, 7), "nhwc"), ((3, 3, 2), FLOAT, (2, 3, 13, 16), "nchw"),
+    ((3, 3, 0), HALF, (1, 16, 11, 10), "nhwc"), ((2, 2, 1), FLOAT, (1, 3, 6, 7, 8), "nchw"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("multiprocessors", [1, 6])
@@ -132,6 +137,18 @@ def test_any_number_of_blocks(backend, monkeypatch, name, data_type, dims, layou
     assert served
     for operation in served:
         assert_agrees(backend, operation, plan_by(operation, backend.device, name))
+
+
+@pytest.mark.parametrize("window, data_type, dims, layout", DISJOINT, ids=str)
+def test_windows_that_share_no_input(backend, window, data_type, dims, layout):
+    """Static windows side by side are right with padding, and with inputs after the last window."""
+    served = set()
+    for operation in operations_of(window, data_type, dims, layout):
+        for name in possible_solvers(operation, backend.device):
+            if "generic" not in name:
+                served.add(name)
+                assert_agrees(backend, operation, plan_by(operation, backend.device, name))
+    assert served
 
 
 GENERIC = [
@@ -150,6 +167,27 @@ def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors)
     for operation in operations_of(window, FLOAT, dims, layout):
         if layout == "odd" and not isinstance(operation, PoolingForward):
             continue
+        name = next(name for name in possible_solvers(operation, backend.device) if "generic" in name)
+        assert_agrees(backend, operation, plan_by(operation, backend.device, name))
+
+
+@pytest.mark.parametrize("dims", [(1, 8, 118, 72), (2, 6, 21, 16), (3, 5, 19, 17)], ids=str)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_many_threads_share_a_plane(backend, dims, layout):
+    """The threads of several warps find the first maximum of a large plane, where there are few planes."""
+    geometry = cases.Geometry(dims, dims[2:], (0, 0), (1, 1))
+    for nan in Nan:
+        operation = cases.backward(Mode.CUDNN_POOLING_MAX, geometry, HALF, layout, layout, nan=nan)
+        found = plan_by(operation, backend.device, "pooling.generic_max_backward")
+        assert found.steps[0][0].block[0] > 256 or dims[2] < 100
+        assert_agrees(backend, operation, found)
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("window", [(5, 2, 2), (3, 1, 1), (2, 3, 0)], ids=str)
+def test_even_numbers_of_channels_are_read_in_pairs(backend, data_type, window):
+    """Two channels are one access where more would not divide them."""
+    for operation in operations_of(window, data_type, (2, 6, 11, 9), "nhwc"):
         name = next(name for name in possible_solvers(operation, backend.device) if "generic" in name)
         assert_agrees(backend, operation, plan_by(operation, backend.device, name))
 
