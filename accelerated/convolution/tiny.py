@@ -15,6 +15,7 @@ from .problem import FARTHEST, Rates, lanes_of, operand_names, operation_product
 
 SOURCE = "convolution/tiny.cu"
 THREADS = 128
+PRODUCTS_PER_SECOND = 3.5e11  # multiply-adds a second, measured on an H200 where the sums are long
 RESIDENT = 2048  # threads per multiprocessor; each has one product, or few
 
 
@@ -32,14 +33,16 @@ class Tiny(ConvolutionSolver):
         return o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16) and threads <= FARTHEST and problem.in_one_launch
 
     def applies(self, problem: ConvolutionProblem) -> bool:
-        products = prod(problem.operation.y.dims) * problem.operation.terms
-        return self.serves(problem) and products <= RESIDENT * problem.device.multiprocessors
+        return self.serves(problem) and self._products(problem) <= RESIDENT * problem.device.multiprocessors
+
+    def _products(self, problem: ConvolutionProblem) -> int:
+        return prod(problem.operation.y.dims) * problem.operation.terms
 
     def summation_order(self, problem: ConvolutionProblem) -> Order:
         return Order("fma", (problem.definitions, "tiny", lanes_of(problem.operation.terms)))
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        return Rates.LAUNCH
+        return Rates.LAUNCH + self._products(problem) / PRODUCTS_PER_SECOND
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o, value, lanes = problem.operation, operation_product(problem.operation), lanes_of(problem.operation.terms)
