@@ -33,6 +33,7 @@ from .depthwise.depthwise import Depthwise, DepthwiseTma
 from .depthwise.windows import DepthwiseWindows
 from .filter_gradient.depthwise import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .filter_gradient.direct import FilterGradientDirect
+from .filter_gradient.few_channels import FilterGradientFewChannels
 from .filter_gradient.forward_convolution import (
     FilterGradient,
     FilterGradientAsItLies,
@@ -98,8 +99,8 @@ serve(
         DataGradientGrouped(),
         DataGradientFewChannels(),
         DataGradientFolded(),
-        DataGradient(),
         DataGradientDirect(),
+        DataGradient(),
     ),
     ConvolutionBackwardData,
 )
@@ -110,6 +111,7 @@ serve(
         DepthwiseFilterGradientTma(),
         DepthwiseFilterGradient(),
         FilterGradientGrouped(),
+        FilterGradientFewChannels(),
         FilterGradientDirect(),
         *map(FilterGradientNchw, NCHW_KERNELS),
         *map(FilterGradientTma, KERNELS),

@@ -10,12 +10,15 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from ...plans import Launch, arrays_of, factors, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...reproducible import Order
-from ...solver import LAUNCH_SECONDS, Solver
+from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..problem import AXES, channels_last, lanes_of, scalar_strides, spatial
 from .residue_classes import DataGradientProblem
 
 SOURCE = "convolution/data_gradient/direct.cu"
+TINY = 2**19  # products of a gradient by ALGO_1, which other solvers might serve later
 PRODUCTS_PER_SECOND = 4e11  # multiply-adds a second, each with an access to L1 and an index
+UNROLLED = 4  # terms of a lane in flight together
+BATCH_SECONDS = 4.8e-7  # between such terms and the next
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
 
@@ -23,12 +26,23 @@ Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod
 class DataGradientDirect(Solver[DataGradientProblem]):
     """Serve with lanes of a warp that share the output channels of an element of dx.
 
-    It serves every algorithm where tensors are larger than the forward kernels count to.
+    It serves every algorithm where tensors are larger than the forward kernels count to, and a few products of ALGO_1.
     """
 
     name = "convolution.data_gradient_direct"
 
     def serves(self, problem: DataGradientProblem) -> bool:
+        o = problem.operation
+        tiny = o.convolution.group_count == 1 and prod(o.dx.dims) * o.terms <= TINY
+        return (tiny and o.algo == Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1) or self._is_alone(problem)
+
+    def applies(self, problem: DataGradientProblem) -> bool:
+        if self._is_alone(problem):
+            return True
+        return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
+
+    def _is_alone(self, problem: DataGradientProblem) -> bool:
+        """Return whether no other solver serves the problem."""
         return problem.operation.algo == Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 or not problem.in_one_launch
 
     def _lanes(self, problem: DataGradientProblem) -> int:
@@ -41,8 +55,9 @@ class DataGradientDirect(Solver[DataGradientProblem]):
         return Order("fma", (o.dx.data_type, o.compute_type, "taps, filters in lanes", self._lanes(problem)))
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
-        o = problem.operation
-        return LAUNCH_SECONDS + prod(o.dx.dims) * o.terms / PRODUCTS_PER_SECOND
+        o, lanes = problem.operation, self._lanes(problem)
+        batches = prod(o.w.dims[2:]) * -(-o.w.dims[0] // (o.convolution.group_count * lanes * UNROLLED))
+        return LAUNCH_SECONDS + max(prod(o.dx.dims) * o.terms / PRODUCTS_PER_SECOND, batches * BATCH_SECONDS)
 
     def launches(self, problem: DataGradientProblem) -> list[Launch]:
         o, c, elements = problem.operation, problem.operation.convolution, prod(problem.operation.dx.dims)

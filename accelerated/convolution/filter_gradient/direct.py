@@ -10,7 +10,7 @@ from dualdnn.api.operations.specs import NHWC
 
 from ...plans import Launch, arrays_of, factors, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
-from ...solver import LAUNCH_SECONDS, Solver
+from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..problem import AXES, lanes_of, scalar_strides, spatial
 from .forward_convolution import FilterGradientProblem
 
@@ -23,6 +23,7 @@ DIRECT = (
 PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds a second of a full device, each with an access to L1 and an index
 TERM_SECONDS = 4.8e-7  # between two dependent terms of a lane; bounds few elements of dw with long sums
 MIN_TERMS = 512  # terms of a sum; a matrix product serves few results with more
+TINY = 2**19  # products of a gradient that other solvers might serve later
 FEW_RESULTS = 256  # results per group; more of them fill a tile of a matrix product
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
@@ -45,7 +46,10 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
         if o.algo not in DIRECT[1:]:
             return self.serves(problem)
         few = problem.groups > 1 and prod(o.dw.dims) // problem.groups <= FEW_RESULTS and o.terms < MIN_TERMS
-        return few or not problem.in_one_launch or not problem.aligned
+        if few or not problem.in_one_launch or not problem.aligned:
+            return True
+        # A few products take one short launch.
+        return prod(o.dw.dims) * o.terms <= TINY and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         o, elements = problem.operation, prod(problem.operation.dw.dims)

@@ -28,6 +28,7 @@ class NchwKernel(TileKernel):
     """Describe a tile of 16-bit types."""
 
     prefix: ClassVar[str] = "nchw_"
+    reads_channels: ClassVar[bool] = False
     kind: ClassVar[str] = ""
     data_types: ClassVar[tuple[cudnnDataType_t, ...]] = (HALF, BFLOAT16)
     merged: ClassVar[int] = 1  # channels in a row of the maps

@@ -31,6 +31,7 @@ from ...scalars import fill
 from ...solver import LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
+from ..implicit_gemm.tma import row_clocks
 from ..problem import AXES, VECTOR_BYTES, Rates, in_channels, pixel_pitch, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
@@ -112,6 +113,7 @@ class TileKernel:
     warpgroup_boxes: ClassVar[int] = 1  # boxes per warpgroup along the rows
     order: ClassVar[int] = OF_STAGES
     products: ClassVar[int] = 2048  # multiply-adds per clock of a multiprocessor
+    reads_channels: ClassVar[bool] = True  # whether TMA's rows are channels of a pixel
 
     @property
     def stem(self) -> str:
@@ -375,10 +377,23 @@ class Product:
         plain = stored and channel_step == 1 and not self.rows and self.channels == o.dw.dims[1]
         return plain and not any(step % vector for step in (self.channels, filter_step, tap_step))
 
+    def _k_block_clocks(self, rows_are_filters: bool) -> float:
+        """Return the approximate clocks of a K-block: of its products, or of TMA's rows of channels."""
+        kernel = self.kernel
+        products = kernel.size * kernel.box / kernel.products / kernel.throughput
+        if not kernel.reads_channels or self.operation.x.scalar_bytes != 2:
+            return products
+        boxes = {"dy": kernel.row_boxes, "x": kernel.column_boxes}
+        if not rows_are_filters:
+            boxes = {"dy": kernel.column_boxes, "x": kernel.row_boxes}
+        tensors = (self.copies.get(name, self.operation.tensor(name)) for name in boxes)
+        rows = (row_clocks(tensor.strides[-1] * tensor.scalar_bytes) for tensor in tensors)
+        return max(products, kernel.box * sum(n * clocks for n, clocks in zip(boxes.values(), rows, strict=True)))
+
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""
         kernel = self.kernel
-        k_block = kernel.size * kernel.box / kernel.products / kernel.throughput
+        k_block = self._k_block_clocks(rows_are_filters)
         stored = kernel.size * SUM_BYTES / STORED
         clocks = (shares.share + (shares.longer_parts > 0)) * k_block + stored if shares.parts else 0.0
         if shares.further:  # Further blocks meet several tiles.

@@ -43,7 +43,7 @@ PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a c
 SECTOR_BYTES = 32  # bytes that the memory reads at once
 # clocks of a multiprocessor in which TMA moves a row of 128 bytes: of a row in memory that fills it, that is a multiple
 # of sectors, and of any other
-ROW_CLOCKS = (2.0, 5.2, 9.5)
+ROW_CLOCKS = (2.0, 4.5, 7.8)
 
 
 class Sharing(NamedTuple):
@@ -152,8 +152,8 @@ class TmaKernel(ProductKernel):
             return 0.0
         value, size = product.value, product.element_bytes
         n_tiles, m_tiles = self._tiles(product)
-        loaded = self.m * _row_clocks(value.inner_channels.divisor * size) + self.n * ROW_CLOCKS[0]
-        stored = self.m * -(-min(self.n, value.n) * size // ROW_BYTES) * _row_clocks(value.n * size)
+        loaded = self.m * row_clocks(value.inner_channels.divisor * size) + self.n * ROW_CLOCKS[0]
+        stored = self.m * -(-min(self.n, value.n) * size // ROW_BYTES) * row_clocks(value.n * size)
         rows = k_blocks(product) * loaded + (stored if value.y_channel == 1 else 0)
         all_tiles = n_tiles * m_tiles * product.groups
         return all_tiles * rows / min(all_tiles, product.device.multiprocessors) / Rates.CLOCK
@@ -380,7 +380,7 @@ def _has_wgmma(product: Product) -> bool:
     return has_wgmma(product.device) and product.tensor_cores and "RESULT" not in dict(product.definitions)
 
 
-def _row_clocks(nbytes: int) -> float:
+def row_clocks(nbytes: int) -> float:
     """Return the clocks in which TMA moves up to 128 of the bytes of a pixel, whose pixels have no gaps."""
     return ROW_CLOCKS[0 if nbytes % ROW_BYTES == 0 else 1 if nbytes % SECTOR_BYTES == 0 else 2]
 

@@ -93,7 +93,8 @@ def test_filters_at_odd_addresses_are_copied(backend):
 
 
 def test_what_no_tap_meets_is_zero_by_one_launch(backend):
-    names = kernels(check(backend, gradient((2, 8, 9, 11), (16, 8, 1, 1), padding=(0, 0), stride=(2, 2))))
+    operation = gradient((2, 8, 9, 11), (16, 8, 1, 1), padding=(0, 0), stride=(2, 2))
+    names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert names.count("tensor_arithmetic_set") == 1 and len(names) <= 3, names
 
 
@@ -201,3 +202,10 @@ def test_one_launch_fills_what_no_tap_meets(backend):
     operation = gradient((1, 8, 9, 7), (16, 8, 1, 1), padding=(0, 0), stride=(3, 1))
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert len(names) == 3, names
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_few_products_take_one_launch(backend, beta):
+    """Launches for the filter's copy and the product would take longer than a few products in one launch."""
+    plan = check(backend, on_tensor_cores((16, 40, 1, 1), (10, 40, 1, 1), padding=(0, 0), beta=beta))
+    assert kernels(plan) == ["convolution_data_gradient_direct"]

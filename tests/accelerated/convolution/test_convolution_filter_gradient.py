@@ -77,6 +77,18 @@ GRADIENTS = {
 }
 
 
+# These gradients have channels that do not fill rows of TMA.
+FEW_CHANNELS = {
+    "taps": half((2, 24, 9, 13), (24, 24, 3, 3), alpha=-1.5, beta=0.5),
+    "one tap": half((3, 58, 5, 7), (116, 58, 1, 1), "PSEUDO_BFLOAT16", padding=(0, 0)),
+    "odd": half((2, 19, 6, 7), (23, 19, 3, 3), stride=(2, 1)),
+    "one pixel": half((5, 20, 1, 1), (600, 20, 1, 1), padding=(0, 0), beta=0.5),
+    "geometry": half((2, 10, 13, 11), (36, 10, 2, 3), padding=(3, 2), stride=(3, 2), dilation=(2, 3)),
+    "flipped, many columns": half((1, 20, 6, 7), (18, 20, 5, 5), padding=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
+    "gaps": with_gaps(half((2, 16, 6, 9), (8, 16, 2, 2))),
+}
+
+
 @pytest.fixture
 def seven_multiprocessors(monkeypatch):
     """Return a backend with so few multiprocessors that a block works on several tiles."""
@@ -89,6 +101,13 @@ def seven_multiprocessors(monkeypatch):
 def divided(solver, alone=False, **settings):
     """Return the solver with blocks of at least one K-block. alone: whether some tiles have one block each."""
     return type(solver)(replace(solver.kernel, min_k_blocks=1, alone=(alone,), **settings))
+
+
+@pytest.mark.parametrize("name", FEW_CHANNELS)
+def test_channels_that_do_not_fill_rows(seven_multiprocessors, name):
+    """Blocks share the pixels of parts of dw, unless one block has all of them."""
+    plan = check(seven_multiprocessors, FEW_CHANNELS[name], "convolution.filter_gradient_few_channels")
+    assert kernels(plan)[0] == "convolution_filter_gradient_few_channels"
 
 
 @pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
@@ -384,4 +403,10 @@ def test_few_results_of_many_pixels_are_shared_by_blocks(monkeypatch, x, dw):
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
     padding = (dw[2] // 2, dw[3] // 2)
     solver = backend.plan(half(x, dw, padding=padding)).solver
-    assert solver == "convolution.filter_gradient_grouped" or solver.startswith(TMA)
+    assert solver.startswith((TMA, "convolution.filter_gradient_few_channels", "convolution.filter_gradient_grouped"))
+
+
+def test_few_products_take_one_launch(seven_multiprocessors):
+    """A matrix product would add its parts in another launch, or occupy few multiprocessors."""
+    plan = check(seven_multiprocessors, half((16, 41, 1, 1), (10, 41, 1, 1), "FLOAT", padding=(0, 0), beta=0.5))
+    assert kernels(plan) == ["convolution_filter_gradient_direct"]
