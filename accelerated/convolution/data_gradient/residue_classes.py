@@ -357,6 +357,9 @@ class DataGradient(Solver[DataGradientProblem]):
                 kernel, made = direct
                 launches += within([kernel.launch(made)], where | {"w": At("w")})
                 continue
+            if _is_filter(found):
+                launches += within(_inner(found, device).launches(), where | {"w": At("w")})
+                continue
             laid_out = transposed_filter(found.part, found.forward.w, device, found.filter_row)
             launches += within([laid_out], {"x": At("w", found.part_at), "y": where["w"]})
             launches += within(_inner(found, device).launches(), where)
@@ -417,8 +420,17 @@ def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> tuple[Tma
     return (kernel, made) if kernel.serves(made) else None
 
 
+def _is_filter(found: ResidueClass) -> bool:
+    """Return whether the filter of a class is w itself, as of depthwise convolutions without a stride."""
+    (step, *strides), channels = found.forward.w.tensor.strides, found.part.dims[1]
+    same = zip(found.part.dims, found.part.strides, (channels * step, step, *strides), strict=True)
+    return not found.part_at and not found.filter_row and all(n == 1 or one == other for n, one, other in same)
+
+
 def _filter_bytes(found: ResidueClass) -> int:
     w = found.forward.w
+    if _is_filter(found):
+        return 0
     nbytes = w.dims[0] * found.filter_row * w.tensor.scalar_bytes if found.filter_row else w.nbytes
     return rounded_up(nbytes, FILTER_ALIGNMENT) if found.meets else 0
 
