@@ -91,8 +91,9 @@ class Builder:
         return descriptor
 
     def get(self, descriptor: Any, kind: Kind, ending: str, type_: Type, count: int = 1) -> tuple[Any, ...]:
-        """Return elements of an attribute, at most ``count``."""
+        """Return all elements of an attribute that has at most ``count``."""
         found = self.cudnn.cudnnBackendGetAttribute(descriptor, attribute_name(kind, ending), type_, count)
+        assert found.elementCount == len(found.arrayOfElements), ending
         return tuple(found.arrayOfElements)
 
     def destroy(self) -> None:

@@ -32,7 +32,7 @@ def described(cudnn, algorithm=DYNAMIC):
 
 
 @shows("cudnnCreateAlgorithmDescriptor/c01 c03", "cudnnDestroyAlgorithmDescriptor/c01 c03", "cudnnSetAlgorithmDescriptor/c02-c04", "cudnnGetAlgorithmDescriptor/c02 c04")  # fmt: skip
-def test_every_algorithm(cudnn, fresh):
+def test_every_algorithm(subject, cudnn, fresh, refuses):
     """Descriptors are independent of each other. A number from C counts as the enumerator of that value."""
     other = described(cudnn, EVERY[-1])
     for algorithm in (*EVERY, *{int(algorithm) for algorithm in EVERY}):
@@ -41,6 +41,8 @@ def test_every_algorithm(cudnn, fresh):
     assert cudnn.cudnnGetAlgorithmDescriptor(other) == EVERY[-1]
     cudnn.cudnnDestroyAlgorithmDescriptor(other)
     assert cudnn.cudnnGetAlgorithmDescriptor(fresh) == algorithm
+    if subject.survives_stray_pointers:
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetAlgorithmDescriptor, other)
 
 
 @shows("cudnnSetAlgorithmDescriptor/c03")

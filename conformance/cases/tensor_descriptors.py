@@ -93,7 +93,7 @@ def test_two_giga_elements_of_vectors(cudnn, tensor, refuses, data_type):
     refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07", cudnn.cudnnSetTensorNdDescriptorEx, tensor, *many)
 
 
-@shows("cudnnSetTensor4dDescriptorEx/c01-c03 c07 c08", "cudnnSetTensorNdDescriptor/c08", "cudnnGetTensorSizeInBytes/c01")  # fmt: skip
+@shows("cudnnSetTensor4dDescriptorEx/c01-c03 c07 c08", "cudnnTensorDescriptor_t/c02", "cudnnSetTensorNdDescriptor/c08", "cudnnGetTensorSizeInBytes/c01")  # fmt: skip
 @pytest.mark.parametrize(
     "strides", [(60, 20, 5, 1), (1, 2, 6, 24), (1000, 300, 50, 7), (60, 20, 5, 2), (1, 1, 1, 1)], ids=str
 )
@@ -134,7 +134,11 @@ def test_overlapping_strides_are_described_but_not_written(cudnn, caller, refuse
     )
 
 
-@shows("cudnnSetTensorNdDescriptor/c01 c06 c07 c09", "cudnnGetTensorNdDescriptor/c01-c07 c09")
+@shows(
+    "cudnnSetTensorNdDescriptor/c01 c06 c07 c09",
+    "cudnnTensorDescriptor_t/c02",
+    "cudnnGetTensorNdDescriptor/c01-c07 c09",
+)
 @pytest.mark.parametrize("rank", range(3, 9))
 def test_nd_round_trip(cudnn, tensor, rank):
     dims = tuple(range(2, 2 + rank))

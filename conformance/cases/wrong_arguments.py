@@ -109,16 +109,26 @@ def listed(function: Function) -> dict[str, str]:
     return TABLE.get(function.name, {})
 
 
-# These sentences demand an initialised descriptor of a parameter; its refusal cites another clause.
-INITIALISED = (
+def of_entry(name: str, entry: str) -> tuple[str, str]:
+    """Return the clause of an entry of the table of a function, and the rest of the entry."""
+    clause, _, rest = entry.partition(" ")
+    return clause if "/" in clause else f"{name}/{clause}", rest
+
+
+# These sentences are about an argument: it is initialised, or of a type. Its refusal cites another clause.
+OF_ARGUMENTS = (
     "cudnnBatchNormalizationForwardInference/c15", "cudnnRNNBackwardData/c27", "cudnnRNNBackwardDataEx/c25",
     "cudnnRNNBackwardWeights/c21", "cudnnRNNBackwardWeightsEx/c14", "cudnnRNNForwardTraining/c26",
     "cudnnRNNForwardTrainingEx/c23", "cudnnFindRNNForwardTrainingAlgorithmEx/c22",
     "cudnnFindRNNBackwardDataAlgorithmEx/c25", "cudnnRNNForwardInference/c24", "cudnnRNNForwardInferenceEx/c22",
+    "cudnnSetConvolution2dDescriptor/c02", "cudnnSetConvolutionNdDescriptor/c02", "cudnnDeriveBNTensorDescriptor/c09",
+    "cudnnDeriveNormTensorDescriptor/c10", "cudnnDeriveBNTensorDescriptor/c10", "cudnnDeriveNormTensorDescriptor/c11",
+    "cudnnBatchNormMode_t/c01", "cudnnBatchNormOps_t/c01", "cudnnNormMode_t/c01", "cudnnNormOps_t/c01",
+    "cudnnRNNClipMode_t/c01", "cudnnFindRNNForwardInferenceAlgorithmEx/c15", "cudnnDivNormMode_t/c01", "cudnnLRNMode_t/c01",
 )  # fmt: skip
 
 
-@shows(*INITIALISED)
+@shows(*OF_ARGUMENTS)
 @pytest.mark.parametrize("name", TABLE)
 def test_of_each_function(cudnn, handle, refuses, name):
     function = functions()[name]
@@ -126,15 +136,38 @@ def test_of_each_function(cudnn, handle, refuses, name):
     before: list[Any] = []
     for parameter in function.arguments:
         if entry := TABLE[name].get(parameter.name):
-            clause, _, rest = entry.partition(" ")
+            cited, rest = of_entry(name, entry)
             status = next((status for status in cudnnStatus_t if status.name in rest.split()), BAD_PARAM)
-            cited = clause if "/" in clause else f"{name}/{clause}"
             for value in wrong(parameter, "fresh" in rest):
                 if value is None and "nullable" in rest:
                     continue
                 after = [right(p, handle, memory) for p in function.arguments[len(before) + 1 :]]
                 refuses(status, cited, getattr(cudnn, name), *before, value, *after, unchanged=(memory,))
         before.append(right(parameter, handle, memory))
+
+
+test_of_each_function.cited = frozenset(  # Parts of the clauses choose cases by these.
+    of_entry(name, entry)[0] for name, entries in TABLE.items() for entry in entries.values()
+)
+
+USERS = {  # Each function destroys what the other one would take first.
+    "cudnnDestroyActivationDescriptor": "cudnnSetActivationDescriptor",
+    "cudnnDestroyDropoutDescriptor": "cudnnSetDropoutDescriptor",
+    "cudnnDestroyRNNDataDescriptor": "cudnnSetRNNDataDescriptor",
+    "cudnnDestroySpatialTransformerDescriptor": "cudnnSetSpatialTransformerNdDescriptor",
+}
+
+
+@shows(*(f"{name}/c01" for name in USERS))
+@pytest.mark.parametrize("name", USERS)
+def test_what_is_destroyed_cannot_be_used(cudnn, handle, refuses, name):
+    made = getattr(cudnn, name.replace("Destroy", "Create"))()
+    getattr(cudnn, name)(made)
+    user = functions()[USERS[name]]
+    first, *others = user.arguments
+    cited, _ = of_entry(user.name, TABLE[user.name][first.name])
+    rest = [right(parameter, handle, handle.allocate(64)) for parameter in others]
+    refuses(BAD_PARAM, cited, getattr(cudnn, user.name), made, *rest)
 
 
 def test_every_function_with_a_destroyed_handle(cudnn, subject, refuses):

@@ -166,7 +166,7 @@ def depthwise(window: str) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], d
         yield x, w, {**options, "groups": channels, "formats": formats, "mode": mode, "beta": 0.5}
 
 
-@shows("cudnnConvolutionForward/c38-c40 c42 c43")
+@shows("cudnnConvolutionForward/c38-c40 c42 c43", "cudnnSetConvolutionNdDescriptor/c04-c07")
 @pytest.mark.parametrize("configuration", [name for name in FLOATING if name != "TRUE_HALF"])
 @pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
 def test_3d(run, refused, algo, configuration):

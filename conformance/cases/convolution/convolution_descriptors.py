@@ -81,7 +81,11 @@ def test_set_and_get_2d(cudnn, convolution, mode, compute_type):
         assert tuple(got) == (2, padding, stride, dilation, mode, compute_type)
 
 
-@shows("cudnnSetConvolutionNdDescriptor/c01 c02 c04-c08 c11", "cudnnGetConvolutionNdDescriptor/c01-c08")
+@shows(
+    "cudnnSetConvolutionNdDescriptor/c01 c02 c04-c08 c11",
+    "cudnnConvolutionDescriptor_t/c03",
+    "cudnnGetConvolutionNdDescriptor/c01-c08",
+)
 @pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
 @pytest.mark.parametrize("rank", range(7))
 def test_set_and_get_nd(cudnn, convolution, rank, mode):

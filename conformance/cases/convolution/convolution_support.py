@@ -125,7 +125,7 @@ def run(trial, caller):
     return go
 
 
-@shows("cudnnConvolutionForward/c25-c30 c33 c34 c36 c37 c39 c41 c43 c58", "cudnnDataType_t/c04",
+@shows("cudnnConvolutionForward/c24-c30 c33 c34 c36 c37 c39 c41 c43 c58", "cudnnDataType_t/c04",
        "cudnnGetConvolutionForwardWorkspaceSize/c04 c11")  # fmt: skip
 @pytest.mark.parametrize("algo, arguments", named(REFUSED))
 def test_neighbours_are_refused(caller, refused, refuses, algo, arguments):

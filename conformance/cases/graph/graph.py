@@ -106,7 +106,7 @@ NODES = {
     "filter": lambda c, x, w, y, alpha, beta: ConvolutionBackwardFilterNode(c, alpha, beta, x, y, w),
 }
 CONVOLUTIONS = (
-    *of("OPERATION_CONVOLUTION_FORWARD", "c01", "c20", "c26"), *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c01"),
+    *of("OPERATION_CONVOLUTION_FORWARD", "c01", "c20"), *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c01"),
     *of("OPERATION_CONVOLUTION_BACKWARD_FILTER", "c01"), *of("CONVOLUTION", "c02", "c04"),
 )  # fmt: skip
 

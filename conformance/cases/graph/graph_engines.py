@@ -423,7 +423,11 @@ def test_knobs(cudnn, handle, builder, refuses, graph):
     assert bool(found) == (handle.backend.name != "reference")
 
 
-@shows(*of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09"), *of("ENGINECFG", "c11"), "cudnnBackendFinalize/c06")
+@shows(
+    *of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09", "c11"),
+    *of("ENGINECFG", "c11"),
+    "cudnnBackendFinalize/c06",
+)
 @pytest.mark.parametrize("solvers", [0, 1, 2, 7])
 def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, monkeypatch, solvers):
     """A knob exists where a backend has several solvers; its additional value leaves the choice to the engine."""

@@ -143,8 +143,8 @@ def sizes(
         if ops == ALONE or wrong.get("activation", RELU) is None
         else caller.descriptor(wrong.get("activation", RELU))
     )
-    z = made["x"] if ops == ADDED and wrong.get("z", True) else None
-    y = made["x"] if ops and wrong.get("z", True) else None
+    optional = caller.tensor(wrong.get("optional", wrong.get("x", like))) if ops and wrong.get("z", True) else None
+    z, y = optional if ops == ADDED else None, optional
     h, t, s = caller.handle, made, made["s"]
     groups = wrong.get("groups", 1)
     if generation == "batch":
@@ -209,6 +209,8 @@ def test_sizes_that_are_refused(cudnn, caller, refuses):
     # Each mistake has a status and the clauses of three queries in both generations; None where a query accepts it.
     table: list[tuple[dict[str, Any], int, Any, tuple[Any, ...], tuple[Any, ...]]] = [
         ({"x": few}, ALONE, BAD_PARAM, ("c10", "c10", "c08"), ("c15", "c15", "c11")),
+        ({"y": few}, ALONE, BAD_PARAM, ("c10", "c10", None), ("c15", "c15", None)),
+        ({"optional": few}, ADDED, BAD_PARAM, (None, "c10", None), ("c15", "c15", None)),
         ({"y": longer}, ALONE, BAD_PARAM, ("c12", "c12", None), ("c17", "c17", None)),
         ({"y": other}, ALONE, BAD_PARAM, ("c12", "c12", None), ("c17", "c17", None)),
         ({"d": longer}, ALONE, BAD_PARAM, (None, "c12", None), (None, "c17", None)),
@@ -216,9 +218,11 @@ def test_sizes_that_are_refused(cudnn, caller, refuses):
         ({"s": wrong_types[0]}, ALONE, BAD_PARAM, ("c11", "c11", None), ("c16", "c16", None)),
         ({"s": wrong_types[1]}, ALONE, BAD_PARAM, ("c11", "c11", None), ("c16", "c16", None)),
         ({"activation": None}, ACTIVATED, BAD_PARAM, ("c07", "c07", "c05"), ("c09", "c09", "c07")),
+        ({"activation": None}, ADDED, BAD_PARAM, ("c07", "c07", "c05"), ("c09", "c09", "c07")),
         ({"activation": tanh}, ACTIVATED, NOT_SUPPORTED, ("c09", "c09", "c07"), ("c14", "c14", "c10")),
         ({"z": False}, ADDED, BAD_PARAM, ("c04", "c04", None), ("c06", "c06", None)),
         ({"x": nchw, "y": nchw, "d": nchw}, ACTIVATED, NOT_SUPPORTED, ("c09", "c09", "c07"), ("c03", "c03", "c04")),
+        ({"x": nchw, "y": nchw, "d": nchw}, ADDED, NOT_SUPPORTED, ("c09", "c09", "c07"), ("c03", "c03", "c04")),
         ({"groups": 2}, ALONE, NOT_SUPPORTED, (None, None, None), ("c12", "c12", "c08")),
         ({"algo": 2}, ALONE, NOT_SUPPORTED, (None, None, None), ("c14", "c14", "c10")),
     ]  # fmt: skip
@@ -333,7 +337,8 @@ def test_fused_tensors_that_are_refused(refused, call, generation):
         refused(make(ops=ALONE, generation=generation, epsilon=epsilon), BAD_PARAM, least)
 
 
-@shows(f"{EX}/c47", f"{EX}/c48", f"{NORM}/c41", f"{BACKWARD_EX}/c46", f"{BACKWARD_EX}/c47", f"{BACKWARD_EX}/c27", f"{BACKWARD_NORM}/c41")  # fmt: skip
+@shows(f"{EX}/c47", f"{EX}/c48", f"{NORM}/c41", f"{BACKWARD_EX}/c46", f"{BACKWARD_EX}/c47", f"{BACKWARD_EX}/c27",
+       f"{BACKWARD_NORM}/c23", f"{BACKWARD_NORM}/c29", f"{BACKWARD_NORM}/c41")  # fmt: skip
 @in_modes
 @in_calls
 def test_fused_statistics_that_are_refused(refused, call, generation, mode):

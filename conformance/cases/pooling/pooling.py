@@ -244,7 +244,7 @@ def test_2d_descriptor(cudnn, mode, nan):
     )
 
 
-@shows("cudnnSetPoolingNdDescriptor/c01-c08", "cudnnGetPoolingNdDescriptor/c01-c08 c10")
+@shows("cudnnSetPoolingNdDescriptor/c01-c08", "cudnnPoolingDescriptor_t/c02", "cudnnGetPoolingNdDescriptor/c01-c08 c10")
 @pytest.mark.parametrize("rank", range(1, 7))
 def test_nd_descriptor(cudnn, rank):
     window, padding, stride = list(range(1, rank + 1)), list(range(-2, rank - 2)), list(range(11, rank + 11))

@@ -130,7 +130,7 @@ def test_clip(cudnn, fresh, refuses):
     assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
 
 
-@shows("cudnnRNNSetClip/c02 c03 c05 c09-c11", "cudnnRNNGetClip/c02-c07")
+@shows("cudnnRNNSetClip/c02 c03 c05 c09-c11", "cudnnRNNGetClip/c02-c07", "cudnnRNNClipMode_t/c01")
 def test_clip_before_version_8(cudnn, handle, fresh, refuses):
     """The older calls set and get the same values."""
     assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)

@@ -332,6 +332,14 @@ def test_wrong_descriptors(cudnn, refuses, prepared, name):
         refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent)
 
 
+@shows("cudnnSetRNNDescriptor_v6/c10 c11")
+@pytest.mark.parametrize("kind, other", [(FLOAT, DOUBLE), (DOUBLE, FLOAT), (FLOAT, HALF), (DOUBLE, HALF)])
+def test_arithmetic_in_another_type(cudnn, refuses, prepared, kind, other):
+    caller, operation, good = prepared(INFERENCE, case_of(INFERENCE, data_type=kind))
+    network = caller.network(replace(operation.network, precision=other))
+    refusal(cudnn, refuses, INFERENCE, good, BAD_PARAM, CLAUSES[INFERENCE][2], rnnDesc=network)
+
+
 @pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @shows(f"{EX[0]}/c13", f"{EX[1]}/c14", f"{EX[2]}/c16")
 @pytest.mark.parametrize("name", CLAUSES)
