@@ -29,6 +29,7 @@ class Checks:
         self.cited: set[str] | None = None  # If set, it collects the clauses of all errors.
         self.off: str | None = None  # The check of this clause accepts everything.
         self.passed = False  # It is True after that check accepted something invalid.
+        self.message = ""  # message of the refusal that was not made
 
 
 CHECKS = Checks()
@@ -68,7 +69,7 @@ def expect(condition: object, status: cudnnStatus_t, clause: str, message: str, 
     if condition:
         return
     if clause == CHECKS.off and status != ALLOC_FAILED:  # Otherwise the call would allocate more memory than exists.
-        CHECKS.passed = True
+        CHECKS.passed, CHECKS.message = True, message
         return
     if not releases.serves(clause, message, facts):
         raise CudnnError(status, clause, message)

@@ -26,7 +26,7 @@ from .breaks import HOWS, Border
 from .breaks.answers import SIZES
 from .breaks.border import is_filled, told
 from .breaks.memory import MEMORY_FAULTS, Judged
-from .breaks.proofs import CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, ClauseProofs, of_part
+from .breaks.proofs import CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, ClauseProofs, is_checked, of_part
 from .breaks.runs import Case
 from .breaks.siblings import of_siblings
 from .suite.evidence import EVIDENCE
@@ -107,6 +107,7 @@ class Faulty:
         self.functions: frozenset[str] = frozenset()
         self.applied = False
         self.exchanges = False  # whether fields of the log are exchanged
+        self.unchecked: set[tuple[str, str]] = set()  # functions and refusals that the disabled check did not make
         self.refused_otherwise = False  # whether another check refused a call that the disabled check let pass
         self.succeeded: dict[
             str, list[list[Any]]
@@ -152,13 +153,14 @@ class Faulty:
             return result
         except CudnnError as error:
             if error.clause == CHECKS.off:
-                self.applied = True
+                CHECKS.passed, CHECKS.message = True, error.message
                 return None
             checked = CHECKS.passed and error.status != EXECUTION_FAILED  # A failing device has checked nothing.
             self.refused_otherwise |= checked and not self._has_one_defect(name, said)
             raise
         finally:
             self.applied |= CHECKS.passed
+            self.unchecked |= {(name, CHECKS.message)} if CHECKS.passed else set()
 
     def _has_one_defect(self, name: str, said: list[str]) -> bool:
         """Return whether a call differs in one argument from one that succeeded: two clauses then forbid the
@@ -190,8 +192,8 @@ class Proving:
         """Prove cases, clauses, or both.
 
         faults: whether cases also run under faults of calls and memory. part: i/n, the part of the clauses whose breaks
-        are tried, or empty. known: clause -> {"case", "by"} of another subject; only these cases then run, under
-        these breaks first.
+        are tried, or empty. known: clause -> {case: breaks} of another subject; only these cases then run, under these
+        breaks first.
         """
         self.clauses_of, self.faults, self.part, self.known = clauses_of, faults, part, known
         self.proofs = ClauseProofs()
@@ -229,7 +231,7 @@ class Proving:
         if not self.faults:
             for clause in sorted(c for c in cited & named if not self.proofs.done(subject.name, [c])):
                 _noticed_of_check(faulty, clause, case, noticed)
-        known = None if self.known is None else {clause: self.known[clause]["by"] for clause in named}
+        known = None if self.known is None else {clause: set().union(*self.known[clause].values()) for clause in named}
         test = id_of(pyfuncitem).partition("[")[0]
         self.proofs.prove(subject.name, test, faulty.border, named, said, case, noticed, known)
         return True
@@ -242,7 +244,7 @@ class Proving:
         if self.known is None:
             return named
         case = id_of(pyfuncitem)
-        return {clause for clause in named if self.known.get(clause, {}).get("case") == case}
+        return {clause for clause in named if case in self.known.get(clause, ())}
 
     def _under_faults(self, pyfuncitem: Any, subject: Any, case: Case, cited: set[str], noticed: list[str]) -> None:
         """Run a case under every fault; fail if it passes under one that changed something."""
@@ -297,11 +299,12 @@ def _noticed_of_check(faulty: Faulty, clause: str, case: Case, noticed: list[str
     """Return whether the case fails without the check of the clause, or the check had nothing to refuse."""
     CHECKS.off, faulty.applied, faulty.refused_otherwise = clause, False, False
     faulty.succeeded.clear()
+    faulty.unchecked.clear()
     try:
         failed = case.fails()
     finally:
         CHECKS.off = None
-    if failed and faulty.applied:
+    if failed and faulty.applied and is_checked(clause, faulty.unchecked):
         noticed.append(f"{REFUSED_OTHERWISE if faulty.refused_otherwise else CHECK_OFF} {clause}")
     return failed or not faulty.applied
 

@@ -24,9 +24,10 @@ from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
 from dualdnn.conformance.breaks.border import is_filled, parameters_of
 from dualdnn.conformance.breaks.demands import is_due
+from dualdnn.conformance.breaks.matters import DECLARED, algorithms_of, is_silent, matters_of
 from dualdnn.conformance.breaks.memory import MEMORY_BREAKS, Judged
-from dualdnn.conformance.breaks.proofs import Outcome, of_part
-from dualdnn.conformance.breaks.rules import DECLARED, NUMBERED, OF_MEMORY
+from dualdnn.conformance.breaks.proofs import Outcome, is_checked, of_part
+from dualdnn.conformance.breaks.rules import NUMBERED, OF_MEMORY
 from dualdnn.conformance.breaks.runs import Case
 from dualdnn.conformance.breaks.siblings import of_siblings
 from dualdnn.conformance.breaks.values import others
@@ -371,7 +372,7 @@ def test_the_proofs_of_another_subject_are_its_proven_clauses(tmp_path):
     path = tmp_path / "proofs.json"
     path.write_text(json.dumps({"reference": {"a": proven, "b": {"evidence": SHOWN}}}))
     config = SimpleNamespace(getoption=lambda name: {"--proofs": str(path)}[name])
-    assert proven_elsewhere(config) == {"a": proven}
+    assert proven_elsewhere(config) == {"a": {"a/test": ["nothing"]}}
     assert proven_elsewhere(SimpleNamespace(getoption=lambda name: None)) is None
 
 
@@ -379,3 +380,102 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
     item = SimpleNamespace(function=SimpleNamespace(cited={"a/c01"}), iter_markers=lambda name: [])
     parts = [f"{i}/7" for i in range(1, 8)]
     assert [names_part(item, part) for part in parts] == [of_part("a/c01", part) for part in parts]
+
+
+@pytest.mark.parametrize(
+    "clause, matters",
+    [
+        ("cudnnActivationForward/c03", ("alpha", "beta")),
+        ("cudnnCTCLossDescriptor_t/c01", ("cudnnCreateCTCLossDescriptor", "cudnnDestroyCTCLossDescriptor")),
+        ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c05", ("attributeType", "elementCount")),
+        ("cudnnConvolutionForward/c27", ("refused", "accepted")),
+        ("cudnnOpTensor/c03", tuple(member.name for member in ENUMERATIONS["cudnnOpTensorOp_t"])),
+        ("cudnnRNNForwardTraining/c19", ("cx",)),  # cxDesc describes it.
+        ("cudnnTransformTensor/c10", ("",)),  # A relation is one matter.
+        ("cudnnLRNMode_t/c01", ("cudnnLRNCrossChannelForward", "cudnnLRNCrossChannelBackward")),
+        ("cudnnSetTensor/c01", ("",)),
+    ],
+)
+def test_a_list_has_a_matter_for_each_member(clause, matters):
+    assert matters_of(scope.clauses()[clause]) == matters
+
+
+def test_each_matter_has_a_break():
+    known = [c for c in map(scope.clauses().get, scope.in_scope()) if c.id not in unproven("reference")]
+    without = [(c.id, m) for c in known for m in matters_of(c) if m and not any(b.shows(m) for b in breaks_of(c))]
+    assert not without
+
+
+@pytest.mark.parametrize(
+    "clause, broken, silent",
+    [
+        # A permission is broken by refusing what it permits, and nothing else.
+        ("cudnnPoolingForward/c02", Break("refused", "cudnnPoolingForward"), True),
+        ("cudnnPoolingForward/c02", Break("layout refused", "cudnnPoolingForward"), False),
+        ("cudnnActivationForward/c06", Break("shared memory refused", "cudnnActivationForward"), False),
+        # A function that destroys nothing would still succeed.
+        ("cudnnDestroyRNNDataDescriptor/c01", Break("refused", "cudnnDestroyRNNDataDescriptor"), True),
+        ("cudnnDestroyRNNDataDescriptor/c01", Break("nothing", "cudnnDestroyRNNDataDescriptor"), False),
+        # A setter says nothing on a preset, and NULL means zeros only if other numbers give other results.
+        ("cudnnSetRNNPaddingMode/c04", Break("nothing", "cudnnSetRNNPaddingMode"), True),
+        ("cudnnSetRNNPaddingMode/c04", Break("result", "cudnnGetRNNPaddingMode"), False),
+        ("cudnnRNNForward/c29", Break("NULL refused", "cudnnRNNForward", "hx"), True),
+        ("cudnnRNNForward/c29", Break("filled", "cudnnRNNForward", "hx"), False),
+        # What must be so shows where the call refuses the opposite.
+        ("cudnnSetSeqDataDescriptor/c03", Break("argument", "cudnnSetSeqDataDescriptor", "nbDims"), True),
+        ("cudnnSetSeqDataDescriptor/c03", Break("accepted", "cudnnSetSeqDataDescriptor", "nbDims"), False),
+    ],
+)
+def test_a_break_that_is_silent_on_a_sentence_is_not_made(clause, broken, silent):
+    found = scope.clauses()[clause]
+    assert is_silent(found, broken) == silent
+    assert not any(is_silent(found, one) for one in breaks_of(found))
+
+
+def test_a_clause_of_two_matters_needs_both():
+    clause = "cudnnActivationForward/c03"
+    result = {"subject": "reference", "id": "a/test", "outcome": "passed", "clauses": [clause]}
+    noticed = [f"break of {clause}, {name}: argument cudnnActivationForward.{name}" for name in ("alpha", "beta")]
+    assert evidence([result | {"noticed": noticed[:1]}])["reference"][clause]["evidence"] == SHOWN
+    found = evidence([result | {"noticed": noticed[:1]}, result | {"id": "b/test", "noticed": noticed[1:]}])
+    assert found["reference"][clause]["evidence"] == PROVEN
+    assert found["reference"][clause]["more"] == [{"by": "argument cudnnActivationForward.beta", "case": "b/test"}]
+
+
+@pytest.mark.parametrize(
+    "clause, refusals, checked",
+    [
+        ("cudnnPoolingForward/c16", [("cudnnPoolingForward", "n and c differ")], True),
+        ("cudnnPoolingForward/c16", [("cudnnPoolingBackward", "n and c differ")], False),
+        ("cudnnBatchNormalizationBackwardEx/c24", [("cudnnBatchNormalizationBackwardEx", "dz")], False),  # no demand
+        ("cudnnConvolutionForward/c46", [("cudnnConvolutionForward", "y is read-only")], False),
+        ("cudnnConvolutionForward/c46", [("cudnnConvolutionForward", "y is NULL")], True),
+    ],
+)
+def test_a_check_shows_a_demand_of_its_own_call(clause, refusals, checked):
+    assert is_checked(clause, refusals) == checked
+
+
+def test_a_preset_is_another_until_somebody_sets_it(border):
+    rnn = cudnn.cudnnCreateRNNDescriptor()
+    border.begin(Break("result", "cudnnGetRNNPaddingMode", kind="default"))
+    assert call(border, "cudnnGetRNNPaddingMode", rnn) != 0
+    call(border, "cudnnSetRNNPaddingMode", rnn, 0)
+    assert call(border, "cudnnGetRNNPaddingMode", rnn) == 0
+
+
+def test_other_layouts_alone_are_refused(border):
+    border.begin(Break("layout refused", "cudnnGetTensorSizeInBytes"))
+    for strides in ((60, 20, 5, 1), (60, 1, 15, 3)):
+        tensor = cudnn.cudnnCreateTensorDescriptor()
+        cudnn.cudnnSetTensor4dDescriptorEx(tensor, FLOAT, 2, 3, 4, 5, *strides)
+        if strides[1] == 1:
+            with pytest.raises(CudnnError):
+                call(border, "cudnnGetTensorSizeInBytes", tensor)
+        else:
+            assert call(border, "cudnnGetTensorSizeInBytes", tensor) == 480
+
+
+def test_the_algorithms_of_a_row_are_those_that_it_begins_with():
+    found = algorithms_of(scope.clauses()["cudnnConvolutionForward/c40"])
+    assert found == ("CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM",)

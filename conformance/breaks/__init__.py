@@ -25,6 +25,7 @@ HOWS: Mapping[str, Call] = {
     "refused": answers.refused,
     "NULL refused": answers.null_refused,
     "shared memory refused": answers.shared_refused,
+    "layout refused": answers.layout_refused,
     "held contents refused": answers.held_refused,
     "accepted": answers.accepted,
     "status": answers.other_status,

@@ -24,7 +24,7 @@ from dualdnn.api.operations.specs import FLOAT, NHWC, TransformSpec
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
 
 from .border import REFUSALS, Border, Call, parameters_of
-from .demands import is_due
+from .demands import is_due, is_of_parameter
 from .operands import position
 from .rules import Break
 from .values import neighbours, others
@@ -73,6 +73,16 @@ def shared_refused(border: Border, broken: Break, name: str, function: Call, val
     return refused(border, broken, name, function, values)
 
 
+def layout_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Refuse tensors, or one of them, whose elements are not packed in the order of their dimensions."""
+    at = position(name, broken.point)
+    seen = values if at is None else values[at : at + 1]
+    specs = [spec for value in seen if isinstance(spec := getattr(value, "spec", None), TensorSpec)]
+    if all(spec.strides == TensorSpec.packed(spec.data_type, spec.dims).strides for spec in specs):
+        return function(*values)
+    return refused(border, broken, name, function, values)
+
+
 def held_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Refuse memory that is not all zeros before the call."""
     at = position(name, broken.point)
@@ -87,7 +97,7 @@ def accepted(border: Border, broken: Break, name: str, function: Call, values: l
     try:
         return function(*values)
     except REFUSALS as error:
-        other = broken.point and not re.search(rf"\b{broken.point}", f"{error}", re.I)
+        other = broken.point and not is_of_parameter(broken.clause, broken.point, f"{error}")
         due = not broken.clause or is_due(broken.clause, error.status.name, error.clause, error.message)
         if other or not due or (results_of(name) and not broken.function):
             raise
@@ -116,8 +126,10 @@ def nothing(border: Border, broken: Break, name: str, function: Call, values: li
 
 
 def result(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Return another value of the result, or of one of its fields."""
+    """Return another value of the result, or of one of its fields; a preset is another as long as nobody set it."""
     found = function(*values)
+    if broken.kind == "default" and border.is_set(name, values):
+        return found
     names = results_of(name)
     change = _smaller if SIZES.search(name) else _first
     if broken.point in ("", *names) and len(names) <= 1 and not hasattr(found, "_fields"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, IntEnum
 from functools import cache, partial, wraps
@@ -70,6 +70,7 @@ class Border:
         self.applied = False
         self.twins: dict[int, tuple[Any, Any]] = {}  # descriptors, each with the one that computing calls see instead
         self.made: list[Any] = []  # memory that replaces the caller's
+        self.sets: set[str] = set()  # what setters have set, as the getter and its objects
         self.calls = 0
         self.last = ""  # name of the function that was called last
         self.meant = True  # whether that call named the enumerators of a break of memory
@@ -87,7 +88,7 @@ class Border:
     def begin(self, broken: Break) -> None:
         """Break the following calls."""
         self.broken, self.applied, self.calls = broken, False, 0
-        self.called, self.refuses = set(), False
+        self.called, self.refuses, self.sets = set(), False, set()
         if broken.how == NUMBERED:
             self._number_otherwise(broken.type)
         for name in miopen_functions() if broken.function.startswith("miopen") or not broken.function else ():
@@ -121,9 +122,13 @@ class Border:
         """Make one call, broken if the break applies to this function and these arguments."""
         broken, self.last = self.broken, name
         self.called.add(name)
+        if "Set" in name:
+            self.sets.add(_place(name.replace("Set", "Get"), args))
         if self.said is not None:
             self.said.add(name)
-            for value in (*args, *kwargs.values()):
+            known = parameters_of(name) if name in (*functions(), *miopen_functions()) else ()
+            named = map(_enumerator, known, args) if len(known) == len(args) else args
+            for value in (*named, *kwargs.values()):
                 self.said.update(re.findall(r"\w+", told(value)))
         if broken is not None and broken.how in OF_MEMORY and name in (*functions(), *miopen_functions()):
             self.meant = self._names(
@@ -144,11 +149,22 @@ class Border:
             return function(*args)
         return self.hows[broken.how](self, broken, name, function, values)
 
+    def is_set(self, name: str, values: list[Any]) -> bool:
+        """Return whether the setter has set what a getter reads."""
+        return _place(name, values) in self.sets
+
     def _names(self, broken: Break, values: list[Any]) -> bool:
         if not broken.only:
             return True
         said = " ".join(map(told, values))
         return all(re.search(rf"\b{name}\b", said) for name in broken.only)
+
+
+def _place(getter: str, values: Sequence[Any]) -> str:
+    """Return the getter with the object and, where attributes have names, the attribute that it reads."""
+    first = next((value for value in values if isinstance(value, Descriptor)), None)
+    label = values[1] if getter.endswith("Attribute") else ""
+    return f"{getter} {id(first)} {label}"
 
 
 class _Undo:

@@ -39,11 +39,23 @@ def is_due(clause: str, status: str, cited: str | None, message: str) -> bool:
     """Return whether a refusal is of what a clause demands: its status, and one of the matters of its sentence."""
     demand = documented()[clause]
     if cited == clause:
-        return True
+        return is_of_matter(demand.text, message)
     if demand.status and status != demand.status:
         return False
     wanted, found = of_sentence(demand.text), of_refusal(message)
     return bool(wanted & found) if wanted and found else not found & NARROW
+
+
+def is_of_matter(text: str, message: str) -> bool:
+    """Return whether a refusal that cites a demand is of its matter: where NULL alone is refused, it is of NULL."""
+    of_null = {"NULL"} <= of_sentence(text) <= {"NULL", "scale"}
+    return not of_null or "NULL" in of_refusal(message)
+
+
+def is_of_parameter(clause: str, point: str, message: str) -> bool:
+    """Return whether a refusal names a parameter, or its descriptor if the clause does not tell them apart."""
+    ends = r"\b|s\b|Size" + ("" if clause and documented()[clause].status else r"|Desc\b")
+    return re.search(rf"\b{point}({ends})", message, re.I) is not None
 
 
 def head_of(text: str) -> str:

@@ -174,8 +174,10 @@ def unsteady(border: Border, broken: Break, name: str, function: Call, values: l
 @with_handle
 def filled(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Use memory of nonzero numbers instead of NULL."""
-    at, described = position(name, broken.point), position(name, f"{broken.point}Desc")
-    spec = None if described is None else getattr(values[described], "spec", None)
+    at = position(name, broken.point)
+    described = (position(name, f"{described}Desc") for described in (broken.point, broken.point.lstrip("d")[:1], "x"))
+    specs = (getattr(values[place], "spec", None) for place in described if place is not None)
+    spec = next((spec for spec in specs if spec is not None), None)
     if at is None or values[at] is not None or spec is None:
         return function(*values)
     border.applied = True

@@ -19,15 +19,17 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 from ..scope import clauses as documented
 from ..trial import Chain
 from .border import REFUSALS, Border
+from .demands import is_of_matter
+from .matters import PROMISES, allows, is_counted, matters_of
 from .memory import MEMORY_BREAKS, Judged
-from .rules import ALLOWS, DEMANDS, OF_MEMORY, SPACES_OF, Break, breaks_of
+from .rules import ALLOWS, DEMANDS, OF_MEMORY, SPACES_OF, Break, breaks_of, forbids
 from .runs import Case
 
 UNREPEATABLE = "not repeatable"
 CHECK_OFF = "no check of"  # prefix of a noticed check that was switched off: no check of CLAUSE
 # This prefix replaces it if another check refused what the disabled one let pass.
 REFUSED_OTHERWISE = "another check beside that of"
-BROKEN = "break of"  # prefix of a noticed break: break of CLAUSE: BREAK
+BROKEN = "break of"  # prefix of a noticed break: break of CLAUSE: BREAK, or break of CLAUSE, MATTER: BREAK
 RUNS = 12  # cases of one test function in which a break of one clause changes something, in one process
 TRIED = 30  # cases of one test function that run under a break of one clause, in one process
 # These kinds of clauses say what a call accepts; a refusal of another value breaks them.
@@ -51,6 +53,7 @@ class ClauseProofs:
 
     def __init__(self) -> None:
         self.proven: set[tuple[str, str]] = set()
+        self.found: set[tuple[str, str, str]] = set()  # subjects, clauses and matters of which a break was noticed
         self.runs: Counter[tuple[str, str, str, Break]] = Counter()
         self.tried: Counter[tuple[str, str, str, Break]] = Counter()
 
@@ -68,24 +71,24 @@ class ClauseProofs:
         said: set[str],
         case: Case,
         noticed: list[str],
-        known: Mapping[str, str] | None = None,
+        known: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        """Run a case under the breaks of clauses; record the first break of each that the case notices.
+        """Run a case under the breaks of clauses; record the first break of each matter that the case notices.
 
-        test: the case without its parameter. said: names of functions and arguments in the case. known: clause -> text of the
-        break to try first.
+        test: the case without its parameter. said: names of functions and arguments in the case. known: clause -> texts
+        of the breaks to try first.
         """
-        self.proven |= {(subject, clause) for clause in clauses if f"{CHECK_OFF} {clause}" in noticed}
-        checked = {c for c in clauses if {f"{CHECK_OFF} {c}", f"{REFUSED_OTHERWISE} {c}"} & set(noticed)}
+        off, otherwise = f"{CHECK_OFF} ", f"{REFUSED_OTHERWISE} "
         found: dict[Break, Outcome] = {}
-        for clause in sorted(clauses):
-            if (subject, clause) in self.proven or clause not in documented():
-                continue
-            first = (known or {}).get(clause)
-            for broken in sorted(
-                breaks_of(documented()[clause]), key=lambda one: first is not None and str(one) != first
-            ):
-                if broken.how == "accepted" and clause in checked:
+        for clause in sorted(clause for clause in clauses if clause in documented()):
+            if f"{off}{clause}" in noticed:
+                self.found.add((subject, clause, ""))
+            checked = f"{otherwise}{clause}" in noticed
+            matters = [m for m in matters_of(documented()[clause]) if (subject, clause, m) not in self.found]
+            first = (known or {}).get(clause, ())
+            for broken in sorted(breaks_of(documented()[clause]), key=lambda one: str(one) not in first):
+                of = _shown(documented()[clause], broken, matters)
+                if not of or (broken.how == "accepted" and checked):
                     continue  # The clause's own check says more than all refusals of the call.
                 key = subject, test, clause, broken
                 if not _can_apply(broken, said) or self.runs[key] >= RUNS or self.tried[key] >= TRIED:
@@ -95,9 +98,11 @@ class ClauseProofs:
                 self.tried[key] += 1
                 self.runs[key] += found[broken].applied
                 if found[broken].proves(documented()[clause], broken):
-                    noticed.append(f"{BROKEN} {clause}: {broken}")
-                    self.proven.add((subject, clause))
-                    break
+                    noticed += [f"{BROKEN} {clause}{matter and f', {matter}'}: {broken}" for matter in of]
+                    self.found |= {(subject, clause, matter) for matter in of}
+                    matters = [matter for matter in matters if matter not in of]
+            if not matters:
+                self.proven.add((subject, clause))
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,8 @@ class Outcome:
         """
         named = clause.function in functions() or clause.function in miopen_functions()
         own = not named or any(object_of(name) in objects_of(clause, broken) for name in self.called)
-        return self.failed and own and not (self.refuses and not is_of_acceptance(clause))
+        used = not PROMISES.search(clause.text) or "cudnnMakeFusedOpsPlan" in self.called
+        return self.failed and own and used and not (self.refuses and not is_of_acceptance(clause))
 
 
 def is_of_acceptance(clause: Any) -> bool:
@@ -130,15 +136,42 @@ def is_of_acceptance(clause: Any) -> bool:
     """
     demands = DEMANDS.search(clause.text) and not ALLOWS.search(clause.text)
     selects = SELECTING.search(clause.function) and SELECTS.search(clause.text)
-    return (clause.kind in OF_ACCEPTANCE and not demands) or (clause.kind == "semantics" and selects is not None)
+    return (clause.kind in OF_ACCEPTANCE and (not demands or is_counted(clause))) or (
+        clause.kind == "semantics" and selects is not None
+    )
+
+
+def _shown(clause: Any, broken: Break, matters: Iterable[str]) -> list[str]:
+    """Return which matters of a clause a break shows.
+
+    That others are refused shows in a refusal alone, and what a call does shows in its results.
+    """
+    refusal = broken.how == "accepted"
+    whole = refusal if allows(clause) else not (refusal and "accepted" in matters_of(clause))
+    return [m for m in matters if broken.shows(m) and (m or whole)]
+
+
+def is_checked(clause: str, refusals: Iterable[tuple[str, str]]) -> bool:
+    """Return whether one of these refusals is what a clause demands: of its own call, or one that it names.
+
+    refusals: functions and messages.
+    """
+    demand = documented()[clause]
+    named = demand.function in functions()
+    return forbids(demand) and any(
+        (not named or name in demand.text or object_of(name) == object_of(demand.function))
+        and is_of_matter(demand.text, message)
+        for name, message in refusals
+    )
 
 
 def objects_of(clause: Any, broken: Break) -> set[str]:
     """Return the objects that a clause of a function is about, under this break.
 
-    A size is about the calls that share the memory, a demand about the call that it names.
+    A size is about the calls that share the memory, a demand about the call that it names, a preset about its getter.
     """
-    demanded = {broken.function} if broken.how == "accepted" and broken.function in clause.text else set()
+    demands = broken.how == "accepted" and broken.function in clause.text
+    demanded = {broken.function} if demands or broken.kind == "default" else set()
     return {object_of(name) for name in {clause.function, *SPACES_OF.get(clause.function, ()), *demanded}}
 
 

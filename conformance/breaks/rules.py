@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from dualdnn.api.document import functions
@@ -15,10 +13,27 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .demands import head_of
+from .matters import (
+    COUNTED,
+    COUNTERPART,
+    DECLARED,
+    FLOATS,
+    LIMITED,
+    PRESET,
+    PROMISES,
+    ROW,
+    algorithms_of,
+    allows,
+    is_counted,
+    is_silent,
+    matters_of,
+    parameters,
+    spoken_of,
+)
 
 # These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|(is|are) fully packed|fully packed .*descriptors?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked)\b"
+    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|requires?|share the same|not grow|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|(is|are) fully packed|fully packed .*descriptors?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked|has exactly)\b"
 )
 PERMITS = re.compile(
     r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"
@@ -69,8 +84,10 @@ SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "pooling
 DIRECTION = re.compile(r"\b(?:CUDNN_)?(UNIDIRECTIONAL|BIDIRECTIONAL)\b", re.I)  # networks that a sentence is about
 DIMENSIONS = re.compile(r"\b[Dd]im(ension)? \d|\bdimension\b")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
+EVERY_LAYOUT = re.compile(r"([Ee]very|[Aa]ny|All) (tensor )?(formats?|layouts?)|strides are free")
 SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others
 SORTED = re.compile(r"\b(sorted|ordered)\b")
+RECEIVES = re.compile(r"\b([Rr]eceives?|[Ww]rites?|results?|yields|outputs?)\b")
 BYTES = re.compile(r"\b(bytes?|size|SizeInBytes)\b|SizeInBytes")
 SAID = {
     "severity": "sev",
@@ -111,6 +128,10 @@ class Break:
         where = ".".join(filter(None, (self.function, self.point or self.type)))
         return f"{self.how} {where or '*'}" + (f" where {', '.join(self.only)}" if self.only else "")
 
+    def shows(self, matter: str) -> bool:
+        """Return whether the break is of one matter of its sentence; an empty name stands for all of it."""
+        return matter in ("", self.how, self.point, self.function, *self.only)
+
 
 @cache
 def _types() -> dict[str, str]:
@@ -118,21 +139,38 @@ def _types() -> dict[str, str]:
     return {member.name: name for name, kind in ENUMERATIONS.items() for member in kind}
 
 
-# These breaks of a clause do not follow from the names in its text.
-DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
-    Path(__file__).with_name("declared.json").read_text(encoding="utf-8")
-)
-
-
 def breaks_of(clause: Any) -> tuple[Break, ...]:
     """Return the breaks of a clause, declared ones or else those that follow from its text, the most specific first."""
     if clause.id in DECLARED:
         return tuple(Break(**{**one, "only": tuple(one.get("only", ()))}) for one in DECLARED[clause.id])
     return tuple(
-        replace(broken, clause=clause.id) if broken.how == "accepted" else broken
-        for broken in dict.fromkeys(_breaks(clause))
-        if not _refuses(clause) or broken.how in REFUSALS
+        replace(broken, clause=clause.id) if broken.how == "accepted" else _of_preset(clause, broken)
+        for broken in dict.fromkeys((*_breaks(clause), *_of_members(clause)))
+        if (not _refuses(clause) or broken.how in REFUSALS) and not is_silent(clause, broken)
     )
+
+
+def _of_preset(clause: Any, broken: Break) -> Break:
+    """Return the break of a preset: a getter reports another value as long as nobody set one."""
+    preset = broken.how == "result" and clause.kind == "default" and PRESET.search(clause.text)
+    return replace(broken, kind="default") if preset else broken
+
+
+def _of_members(clause: Any) -> Iterator[Break]:
+    """Yield breaks of the members that the list of a demand has: what is due for one of them is not refused."""
+    backend = clause.function.startswith("CUDNN_BACKEND_")
+    function = "cudnnBackendFinalize" if backend else clause.function if parameters(clause.function) else ""
+    for name in filter(None, matters_of(clause) if forbids(clause) else ()):
+        if name in _types():
+            places = tuple(word for word in re.findall(r"\w+", clause.text) if word.startswith(PLACES))[:1]
+            yield Break("refused" if allows(clause) else "accepted", function, only=(*places, name))
+        if function:
+            yield Break("accepted", function, name)
+
+
+def forbids(clause: Any) -> bool:
+    """Return whether a clause says what a call refuses."""
+    return _refuses(clause) or DEMANDS.search(clause.text) is not None
 
 
 def _refuses(clause: Any) -> bool:
@@ -146,6 +184,7 @@ def _refuses(clause: Any) -> bool:
 
 def _breaks(clause: Any) -> Iterator[Break]:
     text = re.sub(r"\b(reserve)[- ](?:space|buffer)", r"\1Space", clause.text)
+    text = re.sub(r"\bbeta\b(?=.*\bpaper\b)", "", text)  # "beta" of the paper is a bias.
     words = tuple(dict.fromkeys(re.findall(r"\w+", text)))
     known = functions().get(clause.function) or miopen_functions().get(clause.function)
     if clause.status and clause.status.endswith("STATUS_SUCCESS"):
@@ -155,21 +194,37 @@ def _breaks(clause: Any) -> Iterator[Break]:
         return
     if NUMBERS.search(clause.text) and (kind := clause.function.partition("@")[0]) in ENUMERATIONS:
         yield Break(NUMBERED, type=kind)
-    if clause.function in ATTRIBUTES or clause.function.startswith(("CUDNN_BACKEND_", *USE_CASES)):
+    if PROMISES.search(clause.text):
+        setter, label = ATTRIBUTES[clause.function][0], next(w for w in words if _types().get(w) == clause.function)
+        places = tuple(word for word in words if word.startswith(PLACES))
+        yield Break("enumerator", setter, "", "cudnnFusedOpsPointerPlaceHolder_t", (*places, label), step=-1)
+        yield Break("argument", setter, functions()[setter].arguments[-1].name, only=(*places, label), kind="shape")
+    elif clause.function in ATTRIBUTES or clause.function.startswith(("CUDNN_BACKEND_", *USE_CASES)):
         yield from _of_attributes(clause, words)
     elif clause.function in ENUMERATIONS:
         yield from _of_enumerators(clause, words)
-    if known:
+    if row := algorithms_of(clause):
+        yield from (Break(how, clause.function, only=(name,)) for name in row for how in LIMITED)
+    elif spoken := spoken_of(clause):
+        yield from (Break("refused", clause.function, only=(name,)) for name in spoken)
+    elif known and ROW.search(clause.text) and (kinds := tuple(w for w in words if w.startswith("CUDNN_DATA_"))):
+        yield Break("refused", clause.function, only=kinds)
+    elif known:
         yield from _of_function(clause, known, words)
     if clause.function.endswith("_t"):
         yield from _of_type(clause, words)
         yield from (
-            Break("result", "", word) for word in words if not word.startswith(("CUDNN", "cudnn")) and len(word) > 3
+            Break("result", name, word)
+            for name in _returning(clause.function)
+            for word in words
+            if not word.startswith(("CUDNN", "cudnn")) and len(word) > 3
         )
     if clause.function == "cudnnSeverity_t":
         yield from _of_callback(words)
     if clause.function == "miopenGuide" and clause.status:
         yield Break("accepted")
+    if COUNTERPART.search(clause.text):
+        yield Break("accepted", clause.function)
     if not known and not clause.function.startswith("CUDNN_BACKEND_"):
         yield from _of_named_functions(clause, words)
 
@@ -192,14 +247,23 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         only = (*places, word)
         if clause.kind == "default":
             yield Break("result", getter, only=only)
+        elif PERMITS.search(clause.text) and setter != "cudnnBackendSetAttribute":
+            value = functions()[setter].arguments[-1].name
+            yield Break("NULL refused", setter, value, only=only)
         if clause.function.startswith(USE_CASES) and clause.kind == "ordering":
             yield Break("nothing", setter, only=only)
         if DEMANDS.search(clause.text):
             yield Break("accepted", setter, only=only)
             for function in CHECKED.get(clause.function, ("cudnnBackendFinalize",)):
                 yield Break("accepted", function, word)
-        if "attributeType" in parameter or "attribute type" in clause.text:
-            yield Break("argument", setter, "attributeType", only=only)
+        if is_counted(clause):
+            yield from (Break("refused", setter, only=(*only, name)) for name in FLOATS)
+            for name in COUNTED:
+                yield Break("argument", setter, name, only=only)
+                yield Break("accepted", setter, name, only=only)
+            yield Break("argument", getter, "attributeType", only=only)
+            yield Break("result", getter, "elementCount", only=only)
+            continue
         if re.search("return|read|report|retriev", clause.text):
             yield Break("result", getter, only=only)
             continue
@@ -211,6 +275,11 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             yield Break("enumerator", "", word, types[word])
             yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word])
             yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
+            yield Break("enumerator", "cudnnSetActivationDescriptor", word, types[word])
+            yield from (
+                Break("enumerator", ATTRIBUTES[clause.function][0], word, types[word], only=(*places, label))
+                for label in words if types.get(label) == clause.function
+            )  # fmt: skip
     if clause.function.startswith("CUDNN_BACKEND_"):
         yield Break("accepted", "cudnnBackendFinalize", only=places)
         if DEMANDS.search(clause.text):
@@ -241,10 +310,10 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         yield Break("refused", "cudnnBackendFinalize")
     elif places:
         if clause.kind == "semantics":
-            yield Break(ELEMENT, "cudnnFusedOpsExecute")
+            yield Break(ELEMENT, "cudnnFusedOpsExecute", only=places)
         for function in CHECKED.get(clause.function, ()):
             yield Break("accepted", function, only=places)
-        yield Break("refused", "cudnnFusedOpsExecute")
+        yield Break("refused", "cudnnFusedOpsExecute", only=places)
 
 
 def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
@@ -275,8 +344,9 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         yield from (Break("enumerator", "", word, clause.function, step=step) for step in (-1, 1))
         if "PlaceHolder" in clause.function:
             yield Break("enumerator", "cudnnSetFusedOpsConstParamPackAttribute", word, clause.function)
-        if clause.function.endswith("Algo_t"):
-            yield Break("result", "", "algo")
+        yield from (
+            Break("result", name, "algo") for name in _returning(clause.function.replace("Algo_t", "AlgoPerf_t"))
+        )
         for name, function in functions().items():
             if any(p.base_type == clause.function for p in function.arguments):
                 yield Break("enumerator", name, word, clause.function)
@@ -285,6 +355,18 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     for word in named:
         if types[word] != clause.function:
             yield Break("enumerator", "", word, types[word])
+    for function in (functions()[word] for word in words if word in functions()):
+        yield Break("enumerator", function.name, "", clause.function)
+        yield from (
+            Break("accepted", function.name, p.name) for p in function.arguments if p.base_type == clause.function
+        )
+
+
+def _returning(kind: str) -> Iterator[str]:
+    """Yield the functions that return results of searches of a type."""
+    for name, function in functions().items() if kind.endswith("Perf_t") else ():
+        if any(p.is_returned and p.base_type == kind for p in function.parameters):
+            yield name
 
 
 def _of_type(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
@@ -335,6 +417,10 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
             "",
         )
         yield from (Break("preset", creator, p.name) for p in named if creator)
+        getter = function.name.replace("Set", "Get")
+        yield from (
+            Break("result", getter) for _ in range(getter in functions() and PRESET.search(clause.text) is not None)
+        )
     others = [functions()[word] for word in words if word in functions() and word != function.name]
     if clause.kind == "shape" and function.name.endswith("OutputDim"):
         yield Break("result", function.name)
@@ -365,6 +451,8 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         if _refuses(clause) or not [p for p in named if p.memory == "device"]:
             yield Break("accepted", function.name, only=only)
         return
+    if clause.kind in ("support", "layout") and EVERY_LAYOUT.search(clause.text):
+        yield Break("layout refused", function.name)
     if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):
         only = tuple(word for word in words if word in types)
         yield Break("refused", function.name, only=only)
@@ -405,6 +493,10 @@ def _of_named_parameters(clause: Any, function: Any, named: list[Any]) -> Iterat
             if clause.kind == "default" or "zero" in clause.text:
                 yield Break("filled", function.name, p.name)
             yield Break("NULL refused", function.name, p.name)
+            yield from (
+                Break("NULL refused", function.name, p.name, only=(name,))
+                for name in matters_of(clause) if name in _types()
+            )  # fmt: skip
     outputs = sum(p.memory == "device" and p.direction != "in" for p in function.parameters)
     for p in sorted(named, key=lambda p: _coarseness(p, outputs)):
         yield from _of_parameter(clause, function, p)
@@ -427,10 +519,10 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
     elif p.direction == "out" and p.memory == "host":
         yield Break("stored", function.name, p.name, kind=clause.kind)
     elif p.memory == "device":
-        if p.direction != "out":
-            yield Break("unread", function.name, p.name)
-        if p.direction != "in":
-            yield Break("unwritten", function.name, p.name)
+        ways = {"unread": p.direction != "out", "unwritten": p.direction != "in"}
+        for how in sorted(ways, reverse=RECEIVES.search(clause.text) is not None):
+            if ways[how]:
+                yield Break(how, function.name, p.name)
         if BYTES.search(clause.text):
             yield Break(OVERRUN, function.name, p.name)
             yield Break("accepted", function.name, p.name)

@@ -13,12 +13,19 @@ from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 
 from ..scope import clauses as documented
+from .matters import ALGORITHMS, ROW, TABLE_ROW, algorithms_of
 
 CONFIGURATION = "_CONFIG"  # end of the names of combinations of data types; parameters of cases leave it out
 NUMBER = re.compile(r"c\d{2,3}")
-# Such a sentence is a row of a table of data types; its first type is the input's.
-ROW = re.compile(r"\bcombination:|_CONFIG:")
 TYPE = "cudnnDataType_t"
+# Tables of convolutions have rows for images and for volumes.
+IMAGES, VOLUMES = frozenset({"2D"}), frozenset({"3D"})
+RANKS = IMAGES | VOLUMES
+VOLUME = re.compile(r"\b3-?D\b|volume", re.I)
+MODES = {  # Sentences on the modes of normalization begin with these words.
+    "Spatial": ("CUDNN_BATCHNORM_SPATIAL", "CUDNN_BATCHNORM_SPATIAL_PERSISTENT", "CUDNN_NORM_PER_CHANNEL"),
+    "Per-activation": ("CUDNN_BATCHNORM_PER_ACTIVATION", "CUDNN_NORM_PER_ACTIVATION"),
+}
 Kinds = dict[str, frozenset[str]]
 
 
@@ -30,6 +37,9 @@ def of_siblings(item: Any, clauses: Iterable[str]) -> set[str]:
     """
     own = by_kind(_words(tuple(item.callspec.params.values()))) if hasattr(item, "callspec") else {}
     every = by_kind(_words([mark.args[1] for mark in item.iter_markers("parametrize")])) if own else {}
+    if "rank" in every:  # A parameter of images does not say so.
+        own["rank"] = own.get("rank", IMAGES)
+        every["rank"] |= IMAGES
     return {clause for clause in clauses if clause in documented() and _speaks_of_others(clause, own, every)}
 
 
@@ -46,12 +56,19 @@ def _words(value: Any) -> set[str]:
         return {value.name}
     if isinstance(value, str):
         words = set(re.findall(r"\w+", value))
-        named = (_ends().get(word.upper(), ()) for word in words)
+        named = (_named(word.upper()) for word in words)
         types = (f"CUDNN_DATA_{word.rpartition('_')[2]}" for word in words)
-        return words.union(*named, types, (f"{word}{CONFIGURATION}" for word in words))
+        rank = VOLUMES if VOLUME.search(value) else ()
+        return words.union(*named, types, rank, (f"{word}{CONFIGURATION}" for word in words))
     if isinstance(value, ParameterSet):
         value = value.values
     return set().union(*map(_words, value)) if isinstance(value, tuple | list | dict) else set()
+
+
+def _named(word: str) -> set[str]:
+    """Return the enumerators that a word stands for: whole names of algorithms before ends of longer ones."""
+    found = _ends().get(word, set())
+    return found & {f"{begin}{word}" for begin in ALGORITHMS.values()} or found
 
 
 @cache
@@ -77,7 +94,7 @@ def by_kind(words: Iterable[str]) -> Kinds:
     """Return the words that are compared, by their kind."""
     found: dict[str, set[str]] = {}
     for word in words:
-        if kind := "clause" if NUMBER.fullmatch(word) else _kinds().get(word):
+        if kind := "clause" if NUMBER.fullmatch(word) else "rank" if word in RANKS else _kinds().get(word):
             found.setdefault(kind, set()).add(word)
     return {kind: frozenset(names) for kind, names in found.items()}
 
@@ -89,7 +106,9 @@ def _kinds_of(clause: str) -> Kinds:
     short = {
         name for word in words for name in _ends().get(word, ()) if "_" in word or _kinds()[name] == function
     }  # One word may belong to several types.
-    found = by_kind({function, number, *words, *short})
+    algorithms = {*algorithms_of(documented()[clause]), *MODES.get(documented()[clause].text.partition(" mode")[0], ())}
+    rank = words & RANKS if TABLE_ROW.match(documented()[clause].text) else set()
+    found = by_kind({function, number, *(words - RANKS), *short, *algorithms, *rank})
     if ROW.search(documented()[clause].text) and TYPE in found:
         found[TYPE] = frozenset(re.findall(r"CUDNN_DATA_\w+", documented()[clause].text)[:1])
     return found

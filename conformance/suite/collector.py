@@ -61,7 +61,9 @@ class Collector:
         self.earlier = 0  # number of results of earlier attempts
         known, part = proven_elsewhere(config) or {}, config.getoption("--prove-clauses")
         self.due = sorted(clause for clause in known if of_part(clause, part))  # clauses that have to be proven
-        self.proving = sorted({known[clause]["case"] for clause in self.due})  # cases that proved them elsewhere
+        self.proving = sorted(
+            {case for clause in self.due for case in known[clause]}
+        )  # cases that proved them elsewhere
         self.proves = config.getoption("--prove") or config.getoption("--prove-clauses")
 
     def pytest_sessionstart(self) -> None:

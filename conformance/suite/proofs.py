@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import scope
+from ..breaks.matters import matters_of
 from ..breaks.proofs import BROKEN, CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, of_part
 from ..report import Report
 from ..subjects import is_recorded
@@ -29,7 +30,7 @@ READ = "read"  # class of reason of clauses that a reader judged; a run does not
 JUDGE = "reference"  # backend with a list that also holds for the other one
 UNLISTED = {SHOWN: "not varied", TWO_WAYS: TWO_WAYS}  # default class of the reason of an unlisted clause
 PATH = Path(__file__).parents[1] / "unproven.json"
-Evidence = dict[str, dict[str, dict[str, str]]]
+Evidence = dict[str, dict[str, dict[str, Any]]]
 
 
 def unproven(subject: str) -> dict[str, str]:
@@ -44,34 +45,47 @@ def unproven(subject: str) -> dict[str, str]:
 
 
 def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> Evidence:
-    """Return subject -> clause -> its best evidence and what the case noticed ("by"), over all passed cases.
+    """Return subject -> clause -> its best evidence, over all passed cases.
 
-    due: clauses that are listed even if no case of them passed.
+    "by" is what a case noticed, and "more" has the others, if the clause has several matters. due: clauses that are
+    listed even if no case of them passed.
     """
     found: Evidence = {result["subject"]: {clause: {"evidence": SHOWN} for clause in due} for result in results if due}
+    proofs: dict[tuple[str, str, str], dict[str, str]] = {}  # subject, clause and matter -> what a case noticed
     for result in results:
         if result["outcome"] != "passed" or result.get("noticed") is None:
             continue
-        clauses = found.setdefault(result["subject"], {})
+        subject = result["subject"]
+        clauses = found.setdefault(subject, {})
         for clause in result["clauses"]:
             clauses.setdefault(clause, {"evidence": SHOWN})
-        for fault in result["noticed"]:
-            word, clause, by = _proof(fault)
-            if clause in clauses and WORDS.index(word) > WORDS.index(clauses[clause]["evidence"]):
-                clauses[clause] = {"evidence": word, "by": by, "case": result["id"]}
+        for word, clause, matter, by in map(_proof, result["noticed"]):
+            proof = {"by": by, "case": result["id"]}
+            if word == PROVEN:
+                proofs.setdefault((subject, clause, matter), proof)
+            elif clause in clauses and word == TWO_WAYS:
+                clauses[clause] = {"evidence": word, **proof}
+    for subject, clauses in found.items():
+        for clause in clauses:
+            matters = matters_of(scope.clauses()[clause]) if clause in scope.clauses() else ("",)
+            by = [proofs[subject, clause, matter] for matter in matters if (subject, clause, matter) in proofs]
+            if len(by) == len(matters):
+                more = {"more": by[1:]} if len(by) > 1 else {}
+                clauses[clause] = {"evidence": PROVEN, **by[0], **more}
     return found
 
 
-def _proof(fault: str) -> tuple[str, str, str]:
-    """Return (evidence, clause, what was broken) of a noticed fault.
+def _proof(fault: str) -> tuple[str, str, str, str]:
+    """Return (evidence, clause, matter of its sentence, what was broken) of a noticed fault.
 
     The clause is empty if the fault belongs to no clause.
     """
     for prefix, word in NOTICED.items():
         if fault.startswith(f"{prefix} "):
             clause, _, broken = fault.removeprefix(f"{prefix} ").partition(": ")
-            return word, clause, broken or prefix
-    return SHOWN, "", ""
+            clause, _, matter = clause.partition(", ")
+            return word, clause, matter, broken or prefix
+    return SHOWN, "", "", ""
 
 
 def write_proofs(results: Sequence[Mapping[str, Any]], directory: Path, due: Iterable[str]) -> Path:

@@ -76,7 +76,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if part := config.getoption("--prove-clauses"):
         known = proven_elsewhere(config)
         proving = (
-            {found["case"] for clause, found in known.items() if of_part(clause, part)} if known is not None else None
+            {case for clause, cases in known.items() if of_part(clause, part) for case in cases}
+            if known is not None
+            else None
         )
         chosen = [i for i in with_subject(chosen) if (names_part(i, part) if proving is None else id_of(i) in proving)]
     chosen = chosen[::every]
@@ -103,12 +105,16 @@ def with_subject(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def proven_elsewhere(config: pytest.Config) -> dict[str, Any] | None:
-    """Return clause -> {"case", "by"} from the proofs that --proofs names, or None without it."""
+    """Return clause -> {case: breaks} from the proofs that --proofs names, or None without it."""
     path = config.getoption("--proofs")
     if not path:
         return None
     (found,) = json.loads(Path(path).read_text(encoding="utf-8")).values()
-    return {clause: entry for clause, entry in found.items() if entry["evidence"] == "proven"}
+    proven: dict[str, dict[str, list[str]]] = {}
+    for clause, entry in found.items():
+        for one in (entry, *entry.get("more", ())) if entry["evidence"] == "proven" else ():
+            proven.setdefault(clause, {}).setdefault(one["case"], []).append(one["by"])
+    return proven
 
 
 def is_done(item: pytest.Item, done: Collection[tuple[str, str]]) -> bool:
