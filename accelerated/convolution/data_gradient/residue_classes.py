@@ -25,12 +25,13 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, SetTensor, TensorSpec
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.specs import BFLOAT16, HALF, NCHW, NHWC
 
 from ...plans import Launch, Plan, estimated_seconds, with_alignment
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import ROW_BYTES, has_wgmma
-from ...reproducible import Order
+from ...reproducible import Order, level_of
 from ...solver import LAUNCH_SECONDS, SOLVER_FAMILIES, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
@@ -38,8 +39,9 @@ from ..implicit_gemm.pack_nhwc import MIN_CHANNELS
 from ..implicit_gemm.product import Product, ProductKernel, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.small_channels import SmallChannels
-from ..implicit_gemm.tma import JOINED, TMA, TmaKernel, planes_of
+from ..implicit_gemm.tma import JOINED, TMA, TmaKernel, fastest, planes_of
 from ..problem import FARTHEST, VECTOR_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
+from ..tiny import Tiny
 
 FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
 MIN_PRODUCTS = 128  # products per value of dy from which copying saves time (pack_nhwc.py)
@@ -413,11 +415,13 @@ def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> tuple[Tma
     if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or o.w.tensor.strides[1] != 1:
         return None
     inner = _inner(found, problem.device)
-    kernel = inner.kernel
-    if not isinstance(kernel, TmaKernel) or len(inner.problem.products) > 1:
+    if len(inner.problem.products) > 1:
         return None
-    made = replace(inner.problem.products[0], walk=walk)
-    return (kernel, made) if kernel.serves(made) else None
+    made, kernel = replace(inner.problem.products[0], walk=walk), inner.kernel
+    # One launch is faster than a copy of w and another one.
+    if isinstance(inner.solver, Tiny) and level_of(problem.device) == RUN:
+        kernel = fastest(made)
+    return (kernel, made) if isinstance(kernel, TmaKernel) and kernel.serves(made) else None
 
 
 def _is_filter(found: ResidueClass) -> bool:

@@ -135,7 +135,7 @@ class TmaKernel(ProductKernel):
         filled = _fill(product.value, product.element_bytes)
         if not _has_wgmma(product) or filled < MIN_FILL_MAPPED:
             return False
-        maps = self._maps(product) if self is _fastest(product) else None
+        maps = self._maps(product) if self is fastest(product) else None
         last = product.value.x_channel == product.value.y_channel == 1
         if filled < MIN_FILL and (maps is None or maps.result is None or not last):
             return False
@@ -366,7 +366,7 @@ def _behind(product: Product) -> tuple[int, int]:
     return y_offset, y_offset if product.operands[3] == product.operands[2] else 0
 
 
-def _fastest(product: Product) -> TmaKernel:
+def fastest(product: Product) -> TmaKernel:
     """Return the kernel with which the device finishes first. Where memory is the bound, it is the one that computes
     least. The map of y fits either the kernels for NCHW or the others.
     """

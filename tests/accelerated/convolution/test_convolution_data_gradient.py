@@ -49,6 +49,7 @@ GRADIENTS = {
     "planes, TF32": (on_tensor_cores((2, 20, 7, 5), (32, 20, 3, 3), "FLOAT", formats=NCHW), 1, 3),
     "volumes": (on_tensor_cores((2, 40, 3, 5, 6), (64, 40, 3, 2, 3), mode=Mode.CUDNN_CONVOLUTION), 1, 0),
     "volumes, stride": (on_tensor_cores((2, 40, 4, 5, 6), (64, 40, 3, 3, 2), stride=(2, 1, 2), padding=(1, 1, 0)), 1, 0),
+    "few products": (on_tensor_cores((4, 16, 1, 1), (40, 16, 1, 1), padding=(0, 0), beta=0.5), 1, 0),
     "volumes, planes, TF32": (on_tensor_cores((2, 20, 3, 5, 7), (32, 20, 3, 3, 3), "FLOAT", formats=NCHW), 1, 3),
 }  # fmt: skip
 
