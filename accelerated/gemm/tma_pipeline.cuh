@@ -8,6 +8,10 @@
 
 constexpr int ROW_BYTES = 128, WARPGROUP = 128;
 constexpr int MAX_STAGES = 12;
+// The warps of a producer, the first warpgroup of a block, may share the boxes of a K-block. One thread of each loads
+// its part. A single thread takes 200 clocks for each box, which may be longer than the products.
+constexpr int LOADERS = WARPGROUP / 32;
+__device__ __forceinline__ int loader() { return threadIdx.x / 32; }
 
 // Returns whether warpgroups that take every `step`-th K-block have separate stages. Otherwise a warpgroup could wait
 // for a stage while another warpgroup's load is in flight, and mistake the previous phase of equal parity for its own.
@@ -32,11 +36,12 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     stage %= STAGES;
   }
 
-  // The producer waits until the next stage is free and returns it. It must then load `bytes`.
+  // The producer waits until the next stage is free and returns it. It must then load `bytes`; with 0 another thread
+  // of the producer expects them.
   __device__ __forceinline__ unsigned char* open_stage(int bytes = STAGE_BYTES) {
     unsigned char* to = stages + stage * STAGE_BYTES;
     mbarrier_wait_parity(&empty[stage], parity ^ 1);
-    mbarrier_arrive_expect_tx(&full[stage], bytes);
+    if (bytes) mbarrier_arrive_expect_tx(&full[stage], bytes);
     return to;
   }
 

@@ -29,13 +29,12 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMN_COUNT
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
       const int first = group * a.columns.channels + column * COLUMNS;
-      const Boxes<ROW_BOXES> rows(a.rows, group, row);
+      const Boxes<ROW_BOXES, 0> boxes(a, group, row, 0);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
-        const Pixel at(a, k_block);
-        unsigned char* to = this->open_stage(rows.bytes() + COLUMN_COUNT * ROW_BYTES);
+        unsigned char* to = this->open_stage(boxes.expected(COLUMN_COUNT * ROW_BYTES));
         Mbarrier* full = &this->full[this->stage];
-        rows.load(to, a.row_map, full, a.rows, at);
-        tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, first, 0);
+        boxes.load(to, full, k_block);
+        if (loader() == 0) tma_load_3d(to + ROW_BOXES * BOX_BYTES, a.column_map, full, k_block * BOX, first, 0);
         this->advance(1);
       }
     }

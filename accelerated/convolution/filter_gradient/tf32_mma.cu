@@ -30,19 +30,12 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
-      const Boxes<ROW_BOXES> rows(a.rows, group, row);
-      const Boxes<COLUMN_BOXES> columns(a.columns, group, column);
+      const Boxes<ROW_BOXES, COLUMN_BOXES> boxes(a, group, row, column);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
-        const Pixel at(a, k_block);
-        unsigned char* to = this->open_stage(MERGED > 1 ? this->STAGE_BYTES : rows.bytes() + columns.bytes());
+        unsigned char* to = this->open_stage(MERGED > 1 ? (loader() == 0) * this->STAGE_BYTES : boxes.expected());
         Mbarrier* full = &this->full[this->stage];
-        if constexpr (MERGED > 1) {
-          load_merged(to, full, k_block, row, column);
-          this->advance(1);
-          continue;
-        }
-        rows.load(to, a.row_map, full, a.rows, at);
-        columns.load(to + ROW_BOXES * BOX_BYTES, a.column_map, full, a.columns, at);
+        if constexpr (MERGED > 1) load_merged(to, full, k_block, row, column);
+        else boxes.load(to, full, k_block);
         this->advance(1);
       }
     }
@@ -54,7 +47,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
     constexpr int ROWS = ALL_ROWS / MERGED, COLUMN_ROWS = COLUMNS / MERGED;
     unsigned box;
     const unsigned image = a.width.divide(k_block, box);
-    for (int i = 0; i < MERGED; i++) {
+    for (int i = loader(); i < MERGED; i += LOADERS) {
       const unsigned first = (i * a.height.divisor + box * MERGED_PIXELS) & ~3u;
       tma_load_3d(to + i * ROWS * ROW_BYTES, a.row_map, full, first, row * ROWS, image);
       tma_load_3d(to + (ALL_ROWS + i * COLUMN_ROWS) * ROW_BYTES, a.column_map, full, first, column * COLUMN_ROWS,

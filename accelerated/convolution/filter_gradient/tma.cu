@@ -39,20 +39,17 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       unsigned row, column;
       const unsigned group = find_tile(a.division, segment.tile, row, column);
-      const Boxes<ROW_BOXES> rows(a.rows, group, row);
-      const Boxes<COLUMN_BOXES> columns(a.columns, group, column);
+      const Boxes<ROW_BOXES, COLUMN_BOXES> boxes(a, group, row, column);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
-        const Pixel at(a, k_block);
-        unsigned char* to = this->open_stage(NCHW ? this->STAGE_BYTES : rows.bytes() + columns.bytes());
+        unsigned char* to = this->open_stage(NCHW ? (loader() == 0) * this->STAGE_BYTES : boxes.expected());
         Mbarrier* full = &this->full[this->stage];
         if constexpr (NCHW) {  // Each operand has one box of all channels for the pixels of an image.
           unsigned box;
           const unsigned image = a.width.divide(k_block, box);
-          tma_load_3d(to, a.row_map, full, box * BOX, row * ROWS, image);
-          tma_load_3d(to + ROWS * ROW_BYTES, a.column_map, full, box * BOX, column * COLUMNS, image);
+          if (loader() == 0) tma_load_3d(to, a.row_map, full, box * BOX, row * ROWS, image);
+          if (loader() == 1) tma_load_3d(to + ROWS * ROW_BYTES, a.column_map, full, box * BOX, column * COLUMNS, image);
         } else {
-          rows.load(to, a.row_map, full, a.rows, at);
-          columns.load(to + ROWS * ROW_BYTES, a.column_map, full, a.columns, at);
+          boxes.load(to, full, k_block);
         }
         this->advance(1);
       }

@@ -111,38 +111,52 @@ __device__ __forceinline__ Box find_box(const Operand& o, unsigned group, unsign
           tap_offset(deep * o.dilation[0], down * o.dilation[1], right * o.dilation[2])};
 }
 
-// Locates the first pixel of a K-block: its index, and image, plane, row and column of dy.
-struct Pixel {
-  unsigned index, image, at[3];
-  bool volumes;
-  __device__ __forceinline__ Pixel(const Arguments& a, unsigned k_block) : index(k_block * BOX), volumes(a.volumes) {
-    image = a.depth.divide(a.height.divide(a.width.divide(index, at[2]), at[1]), at[0]);
-  }
-};
-
-// Holds up to COUNT boxes of an operand in a tile: those that exist.
-template <int COUNT> struct Boxes {
+// Holds the boxes of a tile that a loader has: every LOADERS-th of the boxes of rows and then of columns.
+template <int ROW_BOXES, int COLUMN_BOXES> struct Boxes {
+  static constexpr int COUNT = (ROW_BOXES + COLUMN_BOXES + LOADERS - 1) / LOADERS;
+  const Arguments& a;
+  int rows, columns;  // boxes that exist
   Box box[COUNT];
-  int count;
 
-  __device__ __forceinline__ Boxes(const Operand& o, unsigned group, unsigned tile)
-      : count(min(COUNT, o.all_boxes - static_cast<int>(tile) * COUNT)) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) box[i] = find_box(o, group, tile * COUNT + i);
-  }
-  __device__ __forceinline__ int bytes() const { return count * BOX_BYTES; }
-  // Loads the boxes for one pixel.
-  __device__ __forceinline__ void load(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
-                                       const Pixel& at) const {
-    int begin[3];
-#pragma unroll
-    for (int d = 0; d < 3; d++) begin[d] = at.at[d] * o.step[d] - o.padding[d];
+  __device__ __forceinline__ Boxes(const Arguments& a, unsigned group, int row, int column)
+      : a(a),
+        rows(min(ROW_BOXES, a.rows.all_boxes - row * ROW_BOXES)),
+        columns(min(COLUMN_BOXES, a.columns.all_boxes - column * COLUMN_BOXES)) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      if (i >= count) break;
-      if (o.flat) tma_load_3d(to + i * BOX_BYTES, map, full, box[i].channel, at.index, 0);
-      else tma_load_im2col(to + i * BOX_BYTES, map, full, at.volumes, box[i].channel, begin, at.image, box[i].tap);
+      const int index = loader() + i * LOADERS;
+      box[i] = index < ROW_BOXES ? find_box(a.rows, group, row * ROW_BOXES + index)
+                                 : find_box(a.columns, group, column * COLUMN_BOXES + index - ROW_BOXES);
     }
+  }
+  // Returns the bytes that the loaders load together, to the first of them.
+  __device__ __forceinline__ int expected(int others = 0) const {
+    return loader() == 0 ? (rows + columns) * BOX_BYTES + others : 0;
+  }
+  __device__ __forceinline__ void load(unsigned char* to, Mbarrier* full, unsigned k_block) const {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      const int index = loader() + i * LOADERS;
+      if (index < rows) load_box(to + index * BOX_BYTES, a.row_map, full, a.rows, box[i], k_block);
+      else if (index >= ROW_BOXES && index < ROW_BOXES + columns)
+        load_box(to + index * BOX_BYTES, a.column_map, full, a.columns, box[i], k_block);
+    }
+  }
+
+ private:
+  // Loads the pixels of a K-block. The first is at an image, plane, row and column of dy.
+  __device__ __forceinline__ void load_box(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
+                                           const Box& box, unsigned k_block) const {
+    if (o.flat) {
+      tma_load_3d(to, map, full, box.channel, k_block * BOX, 0);
+      return;
+    }
+    unsigned at[3];
+    const unsigned image = a.depth.divide(a.height.divide(a.width.divide(k_block * BOX, at[2]), at[1]), at[0]);
+    int begin[3];
+#pragma unroll
+    for (int d = 0; d < 3; d++) begin[d] = at[d] * o.step[d] - o.padding[d];
+    tma_load_im2col(to, map, full, a.volumes, box.channel, begin, image, box.tap);
   }
 };
 
@@ -362,8 +376,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   }
 };
 
-// Runs a block of a kernel that begins with griddepcontrol_wait_deferred(): one thread fills the stages of an M, and
-// two warpgroups multiply them. With M::MOVES_REGISTERS they take the registers of the producer's warpgroup.
+// Runs a block of a kernel that begins with griddepcontrol_wait_deferred(): LOADERS threads fill the stages of an M,
+// and two warpgroups multiply them. With M::MOVES_REGISTERS they take the registers of the producer's warpgroup.
 template <class M> __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   __shared__ Mbarrier full[M::DEPTH], empty[M::DEPTH], targets_known, handed[2];
@@ -382,7 +396,7 @@ template <class M> __device__ __forceinline__ void multiply(const Arguments& a) 
   M m{{stages, full, empty}, a, {a, targets, &targets_known, {handed_over, &handed[0], &handed[1]}}};
   if (threadIdx.x < WARPGROUP) {
     if constexpr (M::MOVES_REGISTERS) setmaxnreg_decrease<40>();
-    if (threadIdx.x == 0) m.produce();
+    if (threadIdx.x % 32 == 0) m.produce();
   } else {
     if constexpr (M::MOVES_REGISTERS) setmaxnreg_increase<232>();
     m.consume();

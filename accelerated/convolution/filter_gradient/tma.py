@@ -46,12 +46,14 @@ ALIGNMENT = 256  # bytes, for the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 HANDED_BYTES = 8 * WARPGROUP * 16  # shared memory through which one warpgroup hands its sums to another
-LANES_SECONDS = 1e-6  # additional seconds of a sum where threads share parts
-SLOTS_BANDWIDTH = 5e12  # bytes a second of sums, which stay in L2
+LANES_SECONDS = 4e-7  # additional seconds of a sum where threads share parts
+SLOTS_BANDWIDTH = 5.6e12  # bytes a second of sums, which stay in L2
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 BLENDED = 6.0  # results that a multiprocessor blends in a clock, as vectors
 BLENDED_APART = 1.5  # results that a multiprocessor blends in a clock, one by one
-SUM_SECONDS = 3e-6  # seconds of the launch that adds sums
+SUM_SECONDS = 7e-7  # seconds of the launch that adds sums
+SUMMED = 3.2e11  # results a second that this launch blends, where channels are contiguous in dw
+SUMMED_APART = 5.5e10  # results a second that it blends one by one
 
 Triple = c_int * AXES
 
@@ -141,7 +143,7 @@ class TileKernel:
         return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES + handed
 
 
-KERNELS = (TileKernel(2, 4, 4, 0.9), TileKernel(2, 2, 6, 0.62), TileKernel(1, 2, 8, 0.46))
+KERNELS = (TileKernel(2, 4, 4, 0.95), TileKernel(2, 2, 6, 0.8), TileKernel(1, 2, 8, 0.65))
 
 
 class FilterGradientTma(Solver[FilterGradientProblem]):
@@ -393,6 +395,7 @@ class Product:
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""
         kernel = self.kernel
+        together = self._follow(rows_are_filters) or (rows_are_filters and self.operation.dw.tensor.strides[1] == 1)
         k_block = self._k_block_clocks(rows_are_filters)
         stored = kernel.size * SUM_BYTES / STORED
         clocks = (shares.share + (shares.longer_parts > 0)) * k_block + stored if shares.parts else 0.0
@@ -401,12 +404,12 @@ class Product:
             tiles = k_blocks / shares.rest + (longer > 0 or k_blocks % shares.rest > 0)
             clocks = max(clocks, (k_blocks + (longer > 0)) * k_block + tiles * stored)
         if shares.unsplit:
-            together = self._follow(rows_are_filters) or (rows_are_filters and self.operation.dw.tensor.strides[1] == 1)
             blended = kernel.size / (BLENDED if together else BLENDED_APART)
             clocks += -(-shares.unsplit // shares.lone) * (shares.k_blocks * k_block + blended)
         added = 0.0
         if shares.tiles:
-            added = SUM_SECONDS + 2 * shares.slots * kernel.size * SUM_BYTES / SLOTS_BANDWIDTH
+            added = SUM_SECONDS + shares.slots * kernel.size * SUM_BYTES / SLOTS_BANDWIDTH
+            added += shares.tiles * kernel.size / (SUMMED if together else SUMMED_APART)
             added += LANES_SECONDS if self._lanes(shares) > 1 else 0.0
         return clocks / Rates.CLOCK + added
 

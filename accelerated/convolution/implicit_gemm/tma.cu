@@ -215,21 +215,26 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
     const FastDivmod(&taps)[3] = a.convolution.filter;
     return taps[0].divisor * taps[1].divisor * taps[2].divisor * a.channel_k_blocks;
   }
+  // The first loader has the image, and expects the bytes of all. Others have the filters.
+  static constexpr int USED_LOADERS = TRANSPOSED || FILTERS_MN_MAJOR ? LOADERS : 2;
+  static __device__ __forceinline__ int expected(int bytes) { return loader() == 0 ? bytes : 0; }
   // Returns the first row of a warp of the tile.
   static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
 
-  // One thread loads all tiles.
+  // The loaders load all tiles.
   __device__ __forceinline__ void produce() {
+    if (loader() >= USED_LOADERS) return;
     for (TileScheduler scheduler(a, block); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
       if constexpr (TRANSPOSED) produce_planes(tile);
-      else produce_columns(tile);
+      else if (loader() == 0) produce_columns<true>(tile);
+      else produce_columns<false>(tile);
       if (MAPPED && a.blends) produce_blended(tile);
     }
   }
 
-  // Loads rows of pixels, for one tap at a time.
-  __device__ __forceinline__ void produce_columns(const Tile& tile) {
+  // Loads rows of pixels, for one tap at a time: the IMAGE or the filters.
+  template <bool IMAGE> __device__ __forceinline__ void produce_columns(const Tile& tile) {
     const Convolution& c = a.convolution;
     const int depth = c.filter[0].divisor, height = c.filter[1].divisor, width = c.filter[2].divisor;
     unsigned at[4];
@@ -244,11 +249,11 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
           const int tap = a.tap_first + deep * a.tap_deep + down * a.tap_down + right * a.tap_right;
           const unsigned offset = tap_offset(deep * c.dilation[0], down * c.dilation[1], right * c.dilation[2]);
           for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
-            unsigned char* to = open_stage();
+            unsigned char* to = open_stage(IMAGE ? STAGE_BYTES : 0);
             const int first = channel + k_block * TILE_K;
-            if (a.flat) tma_load_3d(to, a.image, &full[stage], first, tile.pixel, 0);
+            if (!IMAGE) load_filters(to, k_block, tap, tile);
+            else if (a.flat) tma_load_3d(to, a.image, &full[stage], first, tile.pixel, 0);
             else tma_load_im2col(to, a.image, &full[stage], a.volumes, first, begin, at[0], offset);
-            load_filters(to, k_block, tap, tile);
             advance(1);
           }
         }
@@ -259,10 +264,10 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   __device__ __forceinline__ void load_filters(unsigned char* to, int k_block, int tap, const Tile& tile) {
     to += TILE_M * ROW_BYTES;
     if constexpr (FILTERS_MN_MAJOR) {
-      for (int box = 0; box < TILE_N / TILE_K; box++)
+      for (int box = loader() - 1; box < TILE_N / TILE_K; box += LOADERS - 1)
         tma_load_3d(to + box * TILE_K * ROW_BYTES, a.filter, &full[stage], tile.filter + box * TILE_K, tap,
                     tile.group * a.group_channels + k_block * TILE_K);
-    } else {
+    } else if (loader() == 1) {
       tma_load_3d(to, a.filter, &full[stage], k_block * TILE_K, tap, tile.group * a.convolution.n + tile.filter);
     }
   }
@@ -270,8 +275,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   // Loads rows of channels, each 128 bytes of pixels of one image.
   __device__ __forceinline__ void produce_planes(const Tile& tile) {
     for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
-      unsigned char* to = open_stage();
-      for (int box = 0; box < TILE_M / TILE_K; box++) {
+      unsigned char* to = open_stage(expected(STAGE_BYTES));
+      for (int box = loader(); box < TILE_M / TILE_K; box += LOADERS) {
         unsigned at;
         const unsigned image = a.plane.divide(tile.pixel + box * TILE_K, at);
         const int channel = tile.group * a.group_channels + k_block * TILE_K;
@@ -279,7 +284,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
           tma_load_3d(to + (box * MERGED + i) * (TILE_K / MERGED) * ROW_BYTES, a.image, &full[stage],
                       MERGED > 1 ? first_value(at, i) & ~3 : at, channel / MERGED, image);
       }
-      load_filters(to, k_block, a.tap_first, tile);
+      if (loader() > 0) load_filters(to, k_block, a.tap_first, tile);
       advance(1);
     }
   }
@@ -637,8 +642,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   __device__ __forceinline__ void produce_blended(const Tile& tile) {
     for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) {
       const int count = min(STAGE_BOXES, ALL_BOXES - first) * TILE_WARPS;
-      unsigned char* to = open_stage(count * BOX_BYTES);
-      for (int i = 0; i < count; i += LOADED_BOXES) {
+      unsigned char* to = open_stage(expected(count * BOX_BYTES));
+      for (int i = loader() * LOADED_BOXES; i < count; i += USED_LOADERS * LOADED_BOXES) {
         unsigned at[3];
         find_box(tile, first_row_of(i % TILE_WARPS), first + i / TILE_WARPS, at);
         tma_load_3d(to + i * BOX_BYTES, a.blended, &full[stage], at[0], at[1], at[2]);
@@ -800,7 +805,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
   M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset, exchanged};
   if (warp < 0) {
     if (CONSUMERS > 1) setmaxnreg_decrease<40>();
-    if (threadIdx.x == 0) m.produce();
+    if (threadIdx.x % 32 == 0) m.produce();
   } else {
     if (CONSUMERS > 1) setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();  // One warpgroup has enough registers.
     m.consume(scratch + (SPLIT_K ? 0 : warp * BOXES * BOX_BYTES));

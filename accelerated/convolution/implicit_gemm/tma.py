@@ -31,7 +31,8 @@ JOINED_HEAD = 64  # bytes before the arguments of joined products
 MIN_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
 MIN_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
 MIN_FILL_OF_BOXES = {2: 0.75, 4: 0.5}  # share of the boxes that pixels of an image in NCHW fill, by bytes of a pixel
-RESULTS = 64  # (M x N) results that TMA stores in a clock
+TILE_CLOCKS = 1300  # clocks of a tile in which nothing is multiplied or stored
+RESULTS = 14  # (M x N) results that TMA stores in a clock
 RESULTS_OF_WARPS = 3  # (M x N) results that the warps store in a clock
 # In NHWC, rows that are not a multiple of 16 bytes are slower. The blocks of mma.cu write such rows of 16
 # bits sooner, where K is short and their tiles are full.
@@ -189,7 +190,7 @@ class TmaKernel(ProductKernel):
         multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
         odd = ODD_RESULTS if product.element_bytes == 2 else ODD_FLOATS / self.n
         written = size / (RESULTS if mapped else odd if value.y_channel == 1 else RESULTS_OF_WARPS)
-        computing = count * (multiplied + written)
+        computing = count * (multiplied + written + TILE_CLOCKS)
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
     def _pixels(self, product: Product) -> int:
@@ -323,12 +324,12 @@ class TmaKernel(ProductKernel):
 
 
 TMA = (
-    TmaKernel(128, 256, 2, 4, 0.74),
-    TmaKernel(192, 128, 3, 4, 0.69),
-    TmaKernel(128, 64, 2, 8, 0.53),
-    TmaKernel(256, 64, 2, 4, 0.58),
-    TmaKernel(128, 128, 2, 6, 0.68, plain=True),
-    TmaKernel(128, 192, 2, 4, 0.7, plain=True),
+    TmaKernel(128, 256, 2, 4, 0.92),
+    TmaKernel(192, 128, 3, 4, 0.87),
+    TmaKernel(128, 64, 2, 8, 0.7),
+    TmaKernel(256, 64, 2, 4, 0.66),
+    TmaKernel(128, 128, 2, 6, 0.88, plain=True),
+    TmaKernel(128, 192, 2, 4, 0.87, plain=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True, transposed=True, moves=13.9),
     TmaKernel(128, 64, 1, 8, 0.5, nchw=True, transposed=True, moves=13.9),

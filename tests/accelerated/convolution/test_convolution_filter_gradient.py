@@ -313,7 +313,7 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
 
 
 @pytest.mark.parametrize("dx, dw, parts, further, unsplit", [
-    ((32, 1024, 14, 14), (256, 1024, 1, 1), 4, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 72),
+    ((32, 1024, 14, 14), (256, 1024, 1, 1), 4, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 288),
     ((64, 256, 56, 56), (256, 256, 3, 3), 7, True, 0)], ids=str)  # fmt: skip
 def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further, unsplit):
     """The fastest division is chosen: equal parts, parts and a rest that further blocks share, or unsplit tiles."""
