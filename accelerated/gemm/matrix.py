@@ -18,6 +18,7 @@ __all__ = ["ABSENT", "MAX_SCRATCH", "MAX_SPLITS", "Matrix", "MatrixProduct"]
 SOURCE = "gemm/matrix.cu"
 ROW_BYTES = 128  # bytes per row of an operand in a K-block
 ALIGNMENT = 1024  # bytes, of the stages
+ALIGNED_BYTES = 16  # bytes; rows of a multiple are copied in vectors
 SIMT_K = 16  # k per K-block without tensor cores
 SUM_THREADS = 256
 MAX_SPLITS = 32
@@ -41,6 +42,7 @@ WARPS = (
 SIMT = Tile("simt", 64, 64, 256, 4, 0, (0.0, 12e12))
 TMA_TILES = {tile.name for tile in TILES}
 DOUBLE_SLOWDOWN = 2.0
+NARROW_SLOWDOWN = 2.0  # time of tensor cores with other rows over that with aligned ones; a GRU of 1538 has 1.3 to 2.5
 FEW_BLOCKS = 0.7  # A share x of the blocks that fit a multiprocessor needs x ** FEW_BLOCKS of their time.
 
 
@@ -100,6 +102,8 @@ class MatrixProduct(Product):
         together = -(-rest // multiprocessors) / tile.blocks  # tiles in flight in the last round
         full = rounds + together**FEW_BLOCKS
         rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
+        if any(matrix.stride * ELEMENT_BYTES[self.element] % ALIGNED_BYTES for matrix in (self.a, self.b)):
+            rate /= NARROW_SLOWDOWN if self.tensor_cores else 1.0
         flops = 2.0 * at_a_time * tile.m * tile.n * -(-self._k_blocks // splits) * self._k_of_block
         sums = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
         elements = (self.m + self.n) * self.k * self.segments + self.m * self.n

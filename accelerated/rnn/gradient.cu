@@ -14,14 +14,15 @@ struct Arguments {
   const ELEMENT *dy, *hx, *dhy, *cx, *dcy, *weights;
   ELEMENT *dx, *dhx, *dcx;
   COMPUTE *workspace, *reserve;
-  const COMPUTE* sums;  // indexed by part, direction, sequence, unit
+  unsigned char* scratch;
   COMPUTE fill;
   Clip clip;
   Layer layer;
   Regions regions;
   Shape shape;
   int step;
-  int parts;  // split-K parts in the sums of the previous step
+  int parts;          // split-K parts in the sums of the previous step
+  StepCopies copies;  // sums by part, direction, sequence, unit; copies of the gradients of gates by their matrices
 };
 
 // Loads the gradients of a layer's final states.
@@ -52,7 +53,7 @@ __device__ __forceinline__ COMPUTE of_state(const Arguments& a, int direction, i
   COMPUTE& state = a.workspace[a.regions.hidden + at];
   if (a.step == 0 || step_of(a, direction, a.step - 1) >= length) return state;
   COMPUTE sum = CELL == GRU ? a.workspace[a.regions.cell + at] : COMPUTE(0);
-  const COMPUTE* part = a.sums + at;
+  const COMPUTE* part = a.copies.sums_in(a.scratch) + at;
 #pragma unroll 8
   for (int i = 0; i < a.parts; i++, part += static_cast<long long>(s.directions) * s.batch * s.projected) sum += *part;
   return state = sum;
@@ -145,7 +146,13 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   // Wide data is replaced in place.
   ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + of_direction) + gates;
 #pragma unroll
-  for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
+  for (int j = 0; j < KEPT; j++) {
+    const ELEMENT value = gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
+    // No recurrent matrix belongs to the third slot of a GRU.
+    if (CELL != GRU || j != 2)
+      a.copies.put(a.scratch, direction * s.batch + sequence, (CELL == GRU && j > 2 ? j - 1 : j) * s.hidden + unit,
+                   value);
+  }
 }
 
 // Stores the gradients of a layer's initial states.

@@ -121,20 +121,21 @@ def product_of(
     )  # fmt: skip
 
 
-def multiply_in_parts(
-    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, first: int = 0, most: int = MAX_SPLITS
-) -> tuple[list[Launch], int]:
-    """Return the launches of a product for all directions, and the number of split-K parts.
+def product_in_parts(
+    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, first: int = 0, most: int = MAX_SPLITS,
+    start: int = 0,
+) -> MatrixProduct:  # fmt: skip
+    """Return a product for all directions.
 
-    The parts of its sums are in scratch memory by part, direction and row. ``first`` is the first scratch number,
-    ``most`` the maximum number of parts.
+    The parts of its sums are in scratch memory from the byte ``start`` on, by part, direction and row. ``first`` is the
+    number of parts before them, ``most`` the maximum number of parts.
     """
     m, columns, _ = dims
     directions, compute = problem.network.directions, COMPUTES[problem.operation.compute_type]
     nbytes = directions * m * columns * number_bytes(problem)
-    c = Matrix(SCRATCH, first * nbytes, columns, 1, m * columns)
+    c = Matrix(SCRATCH, start + first * nbytes, columns, 1, m * columns)
     product = product_of(problem, dims, a, b, c, compute, batches=(directions, 1))
-    return replace(product, max_workspace=min(product.max_workspace, most * nbytes)).launches_in_parts()
+    return replace(product, max_workspace=min(product.max_workspace, most * nbytes))
 
 
 def products(problem: RNNProblem, layer: int) -> list[Launch]:

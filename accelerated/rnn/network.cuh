@@ -40,6 +40,21 @@ struct Shape {
   int fills;          // The padding of y gets the fill.
 };
 
+// Locates what a step's product reads and writes in the scratch memory: the parts of its sums, and copies of the
+// vectors that it multiplies.
+struct StepCopies {
+  long long sums, vectors;  // bytes; vectors = -1: the product reads them where they are kept
+  int pitch;                // elements between two sequences of a copy
+
+  __device__ __forceinline__ const COMPUTE* sums_in(const unsigned char* scratch) const {
+    return reinterpret_cast<const COMPUTE*>(scratch + sums);
+  }
+  // Writes an element of a copied vector.
+  __device__ __forceinline__ void put(unsigned char* scratch, long long vector, int element, ELEMENT value) const {
+    if (vectors >= 0) reinterpret_cast<ELEMENT*>(scratch + vectors)[vector * pitch + element] = value;
+  }
+};
+
 // The vectors of a step begin at offsets[step]. The lengths of the sequences follow the offsets of all steps.
 __device__ __forceinline__ const int* offsets_of(const COMPUTE* workspace, const Regions& regions) {
   return reinterpret_cast<const int*>(workspace + regions.offsets);

@@ -13,15 +13,23 @@ struct Arguments {
   const ELEMENT *x, *hx, *cx, *weights;
   ELEMENT *y, *hy, *cy;
   COMPUTE *workspace, *reserve;
-  const COMPUTE* sums;  // indexed by part, direction, sequence, gate, unit
+  unsigned char* scratch;
   COMPUTE fill;
   Clip clip;
   Layer layer;
   Regions regions;
   Shape shape;
   int step;
-  int parts;  // split-K parts; 0 where the first step has no initial states
+  int parts;          // split-K parts; 0 where the first step has no initial states
+  StepCopies copies;  // sums by part, direction, sequence, gate, unit; copies of the states before even and odd steps
 };
+
+// Writes an element of the states before a step where its product reads a copy.
+__device__ __forceinline__ void copy_state(const Arguments& a, int step, int direction, int sequence, int unit,
+                                           ELEMENT value) {
+  const Shape& s = a.shape;
+  a.copies.put(a.scratch, (step % 2 * s.directions + direction) * s.batch + sequence, unit, value);
+}
 
 // Loads the initial states of a layer.
 extern "C" __global__ void rnn_recurrence_start(const Arguments a) {
@@ -32,12 +40,14 @@ extern "C" __global__ void rnn_recurrence_start(const Arguments a) {
   if (item >= numbers) return;
   const int hidden = s.batch * s.projected, cell = item - hidden;
   const long long pseudo_layer = a.layer.pseudo_layer + direction;
-  if (cell < 0)
-    a.workspace[a.regions.hidden + static_cast<long long>(direction) * hidden + item] =
-        a.hx ? load<COMPUTE>(a.hx[pseudo_layer * hidden + item]) : COMPUTE(0);
-  else
+  if (cell < 0) {
+    const ELEMENT state = a.hx ? a.hx[pseudo_layer * hidden + item] : store<ELEMENT>(COMPUTE(0));
+    a.workspace[a.regions.hidden + static_cast<long long>(direction) * hidden + item] = load<COMPUTE>(state);
+    copy_state(a, 0, direction, item / s.projected, item % s.projected, state);
+  } else {
     a.workspace[a.regions.cell + static_cast<long long>(direction) * s.batch * s.hidden + cell] =
         a.cx ? load<COMPUTE>(a.cx[pseudo_layer * s.batch * s.hidden + cell]) : COMPUTE(0);
+  }
 }
 
 // Writes an element of a cell's output: the next state, the next layer's input or y, and the reserve space.
@@ -53,8 +63,10 @@ __device__ __forceinline__ void put_out(const Arguments& a, const int* offsets, 
   const int wide = s.directions * s.projected, column = direction * s.projected + unit;
   const long long vector = static_cast<long long>(step) * s.batch + sequence;
   // The next step multiplies the padding too. Products over all vectors do as well, but their other factor is 0 there.
-  outputs_of(a.workspace, a.reserve, a.regions)[vector * wide + column] =
+  const ELEMENT output =
       store<ELEMENT>(exists || passes_state(direction, length_of(offsets, s, sequence)) ? value : COMPUTE(0));
+  outputs_of(a.workspace, a.reserve, a.regions)[vector * wide + column] = output;
+  copy_state(a, a.step + 1, direction, sequence, unit, output);
   if (a.layer.last && exists) {
     a.y[vector_at(offsets, s, step, sequence) * wide + column] = store<ELEMENT>(value);
   } else if (a.layer.last && s.fills) {
@@ -79,7 +91,8 @@ extern "C" __global__ void __launch_bounds__(256) rnn_recurrence_cell(const Argu
   COMPUTE products[GATES], sums[GATES] = {};
 #pragma unroll
   for (int gate = 0; gate < GATES; gate++) products[gate] = from[gate * s.hidden];
-  const COMPUTE* part = a.sums + (static_cast<long long>(direction) * s.batch + sequence) * GATES * s.hidden + unit;
+  const COMPUTE* part =
+      a.copies.sums_in(a.scratch) + (static_cast<long long>(direction) * s.batch + sequence) * GATES * s.hidden + unit;
 #pragma unroll 4
   for (int i = 0; i < a.parts; i++, part += static_cast<long long>(s.directions) * s.batch * GATES * s.hidden)
 #pragma unroll
