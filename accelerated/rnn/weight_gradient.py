@@ -4,9 +4,8 @@ weight_gradient.cu).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ctypes import c_int, c_longlong
-from itertools import groupby
 
 from ..gemm.matrix import Matrix, MatrixProduct
 from ..plans import ELEMENTS, SCRATCH, Launch, workspace_aligned
@@ -123,16 +122,40 @@ def _of_both_kinds(problem: RNNProblem, of_inputs: Factors, previous: Factors) -
 
 
 def _products(problem: RNNProblem, kind: str, group: tuple[int, int, int], factors: Factors) -> list[MatrixProduct]:
-    """Return the products for one kind of matrices of all layers whose vectors share one operand, or of both
-    directions.
+    """Return the products for one kind of matrices. A product covers layers with equal distances, both directions of a
+    layer, or all of these, whichever takes less time.
     """
     (first, slot, gates), directions, found = group, problem.network.directions, list[MatrixProduct]()
-    for _, alike in groupby(factors, lambda layer: (factors[layer].operand, layer * (directions - 1))):
-        base, *others = (_operands(problem, kind, first, slot, layer, factors) for layer in alike)
-        if others:
-            base = _apart(problem, base, others[0])
-        found.append(_product(problem, gates, base, (len(others) + 1 if others else directions, 1)))
+    for run in _runs(problem, [_operands(problem, kind, first, slot, layer, factors) for layer in factors]):
+        together = _apart(problem, run[0], run[1]) if len(run) > 1 else run[0]
+        if directions == 1 or len(run) == 1:
+            found.append(_product(problem, gates, together, (max(len(run), directions), 1)))
+            continue
+        inner = (matrix.outer for matrix in run[0])
+        a, b, c = (matrix._replace(inner=step) for matrix, step in zip(together, inner, strict=True))
+        apart = [_product(problem, gates, operands, (directions, 1)) for operands in run]
+        found += min([_product(problem, gates, (a, b, c), (len(run), directions))], apart, key=_seconds)
     return found
+
+
+def _runs(problem: RNNProblem, layers: Sequence[Operands]) -> list[list[Operands]]:
+    """Return consecutive layers whose matrices have the same operands and equal distances."""
+    runs: list[list[Operands]] = []
+    for operands in layers:
+        run = runs[-1] if runs else []
+        pairs = list(zip(run[-1], operands, strict=True)) if run else []
+        alike = bool(run) and all(before._replace(offset=0) == after._replace(offset=0) for before, after in pairs)
+        if alike and (len(run) == 1 or _steps(problem, run[0], run[1]) == _steps(problem, run[-1], operands)):
+            run.append(operands)
+        else:
+            runs.append([operands])
+    return runs
+
+
+def _steps(problem: RNNProblem, base: Operands, other: Operands) -> tuple[int, ...]:
+    """Return the distances between matrices, in elements."""
+    size = inputs.element_bytes(problem)
+    return tuple((b.offset - a.offset) // size for a, b in zip(base, other, strict=True))
 
 
 def _operands(problem: RNNProblem, kind: str, first: int, slot: int, layer: int, factors: Factors) -> Operands:
@@ -145,8 +168,7 @@ def _operands(problem: RNNProblem, kind: str, first: int, slot: int, layer: int,
 
 def _apart(problem: RNNProblem, base: Operands, other: Operands, is_inner: bool = False) -> Operands:
     """Return matrices with outer or inner batches, whose strides are equal."""
-    steps = ((b.offset - a.offset) // inputs.element_bytes(problem) for a, b in zip(base, other, strict=True))
-    pairs = zip(base, steps, strict=True)
+    pairs = zip(base, _steps(problem, base, other), strict=True)
     a, b, c = (matrix._replace(inner=step) if is_inner else matrix._replace(outer=step) for matrix, step in pairs)
     return a, b, c
 

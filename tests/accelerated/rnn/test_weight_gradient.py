@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from dualdnn.accelerated.gemm.matrix import MatrixProduct
+from dualdnn.accelerated.rnn import weight_gradient
 from dualdnn.accelerated.rnn.problem import RNNProblem
 from dualdnn.accelerated.rnn.weight_gradient import WeightGradientSolver
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.api.operations.rnn.network import GRU, LSTM
-from dualdnn.api.operations.specs import HALF
+from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance.bench.rnn_rows import forward, network, passes
+from dualdnn.conformance.trial import prepare
+from test_persistent import elements, run
 
 
 @pytest.mark.parametrize("cell, width, directions, layers, batches", [
@@ -31,6 +35,30 @@ def test_many_vectors_are_not_copied(monkeypatch):
     """One product for both kinds of matrices is not worth copying many inputs."""
     long = forward(network(LSTM, 512, 3, 1, HALF), 128, (128,) * 64)
     assert batches_of(monkeypatch, long) == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_layers_and_directions_are_batches_of_small_products(monkeypatch):
+    """Layers with equal input sizes share a product for both directions, where TMA reads none of them."""
+    small = forward(network(LSTM, 21, 3, 2, HALF), 3, (3, 2))
+    assert batches_of(monkeypatch, small) == [(2, 1), (2, 2)] * 2
+    assert batches_of(monkeypatch, forward(network(LSTM, 512, 3, 2, HALF), 64, (64,) * 64)) == [(2, 1)] * 6
+
+
+@pytest.mark.parametrize("cell", [LSTM, GRU])
+def test_products_of_many_layers_are_those_of_each(monkeypatch, cell):
+    """The sums are the same if layers share a product or not."""
+    *_, (_, operation) = passes(forward(network(cell, 13, 4, 2, FLOAT), 3, (3, 1, 2)))
+    memory, found = prepare(operation, "normal", 0), []
+    kept = np.random.default_rng(1).standard_normal(operation.nbytes("reserveSpace") // 4, np.float32)
+    memory |= {
+        "reserveSpace": kept.view(np.uint8),
+        "dweightSpace": np.zeros(operation.nbytes("dweightSpace"), np.uint8),
+    }
+    for sign in (1, -1):  # fewest or most products
+        monkeypatch.setattr(weight_gradient, "_seconds", lambda products, sign=sign: sign * len(list(products)))
+        found.append(elements(run(operation, memory, WeightGradientSolver())["dweightSpace"], FLOAT))
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)
+    assert np.isfinite(found[0]).all()
 
 
 def batches_of(monkeypatch, training):
