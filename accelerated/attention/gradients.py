@@ -24,9 +24,13 @@ def of_heads(problem: AttentionProblem) -> tuple[str, Vectors]:
 
 
 def of_input(problem: AttentionProblem, name: str) -> tuple[str, int]:
-    """Return the operand and the byte offset of the gradients of an input's projected vectors."""
+    """Return the operand and the byte offset of the gradients of an input's projected vectors. Without a projection,
+    those of one head are the result.
+    """
     if WEIGHTS[name] in problem.weights:
         return problem.space, problem.regions.offsets[f"d_{name}"]
+    if problem.attn.heads == 1:
+        return f"d{name}", 0
     return "workSpace", problem.gradients.offsets[f"d_{name}"]
 
 

@@ -14,8 +14,9 @@
 #include "attention/tma_items.cuh"
 
 constexpr bool SPLIT = SIZE * PARTS > 128;
+constexpr int PIECES = SIZE * PARTS > 384 ? 2 : 1;  // pieces, one after the other, of the tile beside the stages
 // The products for a tile's scores overlap with the sums of the tile before where the registers suffice.
-constexpr bool OVERLAPS = SIZE < 256;
+constexpr bool OVERLAPS = SIZE < 256 && STAGES > 1;
 constexpr int OTHERS = 64, STAGE_BYTES = SPLIT ? BLOCK_BYTES : 2 * BLOCK_BYTES;
 
 struct GradientTmaArguments {
@@ -108,10 +109,10 @@ struct Stage {
   unsigned index = 0, parity = 0, once_parity = 0;
   __device__ __forceinline__ void advance() {
     if (++index == STAGES) index = 0, parity ^= 1;
-    once_parity ^= 1;
+    once_parity ^= PIECES % 2;
   }
   // Advances from the stage that ended an item; it has no tiles.
-  __device__ __forceinline__ void advance_from_end() { advance(), once_parity ^= 1; }
+  __device__ __forceinline__ void advance_from_end() { advance(), once_parity ^= PIECES % 2; }
 };
 
 // Holds the state of a block that both kernels share.
@@ -152,9 +153,12 @@ struct Context {
       load_vectors(stage(at), 1, true, left, full, first, left_at);
       if constexpr (SPLIT) {
         if (seeks) mbarrier_arrive(&p.full[at.index]);
-        mbarrier_wait_parity(&p.once_empty, at.once_parity ^ 1);
-        mbarrier_arrive_expect_tx(&p.once_full, BLOCK_BYTES);
-        load_vectors(other(at), 1, true, right, &p.once_full, first, right_at);
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++) {
+          mbarrier_wait_parity(&p.once_empty, at.once_parity ^ piece ^ 1);
+          mbarrier_arrive_expect_tx(&p.once_full, BLOCK_BYTES / PIECES);
+          load_piece<PIECES>(other(at), piece, right, &p.once_full, first, right_at);
+        }
         return;
       }
       load_vectors(other(at), 1, true, right, full, first, right_at);
@@ -178,9 +182,18 @@ struct Context {
     }
     at.advance_from_end();
   }
-  // The consumers wait for the other tile of a stage, and release it after their products have read it.
-  __device__ __forceinline__ void wait_for_other(const Stage& at) const {
+  // Begins sums = rows of the item * vectors of the other tile of a stage. The last product may still read its last
+  // piece, which the consumers release.
+  __device__ __forceinline__ void multiply_other(float (&sums)[OTHERS / 2], const unsigned char* own,
+                                                 const Stage& at) const {
     if constexpr (SPLIT) mbarrier_wait_parity(&p.once_full, at.once_parity);
+    multiply_vectors<ROWS, OTHERS, PIECES>(sums, own, other(at));
+    if constexpr (PIECES > 1) {
+      wgmma_wait<0>();
+      release_other();
+      mbarrier_wait_parity(&p.once_full, at.once_parity ^ 1);
+      multiply_vectors<ROWS, OTHERS, PIECES, false>(sums, own, other(at));
+    }
   }
   __device__ __forceinline__ void release_other() const {
     if constexpr (SPLIT) release(&p.once_empty);
@@ -279,8 +292,7 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
 
     const auto multiply = [&](float (&scores)[OTHERS / 2], float (&weighed)[OTHERS / 2]) {
       multiply_vectors<ROWS, OTHERS>(scores, own, c.stage(stage));
-      c.wait_for_other(stage);
-      multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, c.other(stage));
+      c.multiply_other(weighed, own + OWN_BYTES, stage);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll
@@ -476,13 +488,12 @@ template <bool KEYS, bool VALUES> __device__ __forceinline__ void consume_querie
       const unsigned char* const queries = KEYS ? c.stage(stage) : c.other(stage);
       const unsigned char* const gradients = KEYS ? c.other(stage) : c.stage(stage);
       float scores[OTHERS / 2], weighed[OTHERS / 2];
-      if constexpr (!KEYS) c.wait_for_other(stage);
-      multiply_vectors<ROWS, OTHERS>(scores, own, queries);
       if constexpr (KEYS) {
-        c.wait_for_other(stage);
-        multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, gradients);
+        multiply_vectors<ROWS, OTHERS>(scores, own, queries);
+        c.multiply_other(weighed, own + OWN_BYTES, stage);
         wgmma_wait<1>();
       } else {
+        c.multiply_other(scores, own, stage);
         wgmma_wait<0>();
       }
       wgmma_fence_accumulators(scores);

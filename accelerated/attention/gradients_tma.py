@@ -42,13 +42,20 @@ TILES = {
 }
 LONG_STEPS = 2048  # queries or keys from which LONG_TILES serve
 LONG_TILES = {64: Tile(3, 4, 2)}  # tiles by the elements of a vector
-FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2)), 128: (Tile(2, 2, 1), Tile(2, 2, 1))}  # A float is split in two.
+# A float is split in two.
+FLOAT_TILES = {
+    64: (Tile(2, 4, 1), Tile(2, 2, 2)),
+    128: (Tile(2, 2, 1), Tile(2, 2, 1)),
+    192: (Tile(1, 1, 1), Tile(1, 1, 1)),
+    256: (Tile(1, 1, 1), Tile(1, 1, 1)),
+}
 MAX_FACTORS = 128  # factors per vector, at most, whose keys and values share a kernel
+WHOLE_FACTORS = 384  # factors per vector, at most, whose tile beside the stages is loaded whole; else its halves are
 
 
 def serves(problem: AttentionProblem) -> bool:
-    """Return whether there is a kernel for vectors of this size."""
-    return padded_size(problem) in _tiles(problem) and tma_items.serves(problem, [of_heads(problem)])
+    """Return whether TMA and tensor cores serve the vectors and the incoming gradients."""
+    return tma_items.serves(problem, [of_heads(problem)])
 
 
 def _tiles(problem: AttentionProblem) -> dict[int, tuple[Tile, Tile]]:
@@ -115,10 +122,10 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("division", divide(tiles, attn.heads, beams, items)),
         )
         kernel, definitions = function(result, tile)
-        of_item, of_stages = (1 if result == "values" else 2) * tile.owns, 2 * tile.stages
+        of_items, of_stages = (1 if result == "values" else 2) * tile.owns * rows, 2 * tile.stages * OTHERS
         if is_split:
-            of_stages = tile.stages + 1
-        shared_bytes = count * (of_item * rows + of_stages * OTHERS) * size * FACTOR_BYTES + SWIZZLE_BYTES
+            of_stages = tile.stages * OTHERS + (OTHERS if size * count <= WHOLE_FACTORS else OTHERS // 2)
+        shared_bytes = count * (of_items + of_stages) * size * FACTOR_BYTES + SWIZZLE_BYTES
         operands = (*given.operands, problem.space, "workSpace", origins[result][0], origins["values"][0])
         grid, block = (min(items, device.multiprocessors), 1, 1), ((tile.warpgroups + 1) * WARPGROUP, 1, 1)
         made = Launch(device.function(SOURCE, kernel, definitions), arguments, operands, grid, block, shared_bytes)

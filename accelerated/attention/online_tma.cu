@@ -22,7 +22,8 @@ struct OnlineTmaArguments {
   const void* v;  // The kernel also reads infinities and NaNs of v from memory.
   void* space;
   void* result;
-  long long reserved[3];
+  void* out;  // also gets the results, unless it is null
+  long long reserved[2];
   TensorMap q_map[PARTS], k_map[PARTS], v_map[PARTS];
   Heads heads;
   long long result_offset, statistics_offset;  // bytes; -1 means that no statistics are kept
@@ -192,11 +193,14 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
     };
     float* const statistics = a.statistics_offset < 0 ? nullptr : at_byte<float>(a.space, a.statistics_offset);
     finish_sums(sums, softmax, window, h.scaler, statistics, warp_row, s.q_length - item.first, vector_of);
-    ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
-    __syncwarp();
-    store_rows<ROWS>(t.results + warp_row * ROW_BYTES, sums, h.v.size, [&](int row) -> ELEMENT* {
-      return item.first + warp_row + row < h.q_steps ? result + vector_of(warp_row + row) * h.v.size : nullptr;
-    });
+    const auto store_to = [&](ELEMENT* result) {
+      __syncwarp();
+      store_rows<ROWS>(t.results + warp_row * ROW_BYTES, sums, h.v.size, [&](int row) -> ELEMENT* {
+        return item.first + warp_row + row < h.q_steps ? result + vector_of(warp_row + row) * h.v.size : nullptr;
+      });
+    };
+    store_to(at_byte<ELEMENT>(a.result, a.result_offset));
+    if (a.out) store_to(static_cast<ELEMENT*>(a.out));
     if constexpr (RESULTS_IN_QUERIES) fence_proxy_async();
     release_queries(true);
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctypes import c_longlong
 from typing import NamedTuple
 
+from ..gemm.problem import ABSENT
 from ..plans import Launch, fields_of, pointers
 from ..primitives.tma import TmaLaunch, mapped_structure
 from . import tma_items
@@ -62,19 +63,25 @@ def _tile(problem: AttentionProblem) -> Tile:
     return TWO_WARPGROUPS if is_short or -(-problem.windows // rows) * rows > MAX_ROWS * problem.windows else tile
 
 
+def is_output(problem: AttentionProblem) -> bool:
+    """Return whether the heads' outputs are the call's output, and nothing is added to them."""
+    return not problem.attn.o_projected and problem.operation.residuals is None
+
+
 def core(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that compute the heads' outputs."""
     given, count = factors(problem), parts(problem)
     size, offsets, device = padded_size(problem), problem.regions.offsets, problem.device
     tile = _tile(problem)
     result, result_offset = problem.result
+    out = "out" if is_output(problem) and result != "out" else ABSENT
     queries = tile.warpgroups * ROWS
     tiles = -(-problem.windows // queries)
     items = tiles * problem.attn.heads * problem.operation.extents.q_sequences
     located = Located.of(problem, MAPS, given)
     arguments = mapped_structure(
-        *pointers(5),
-        ("reserved", (c_longlong * 3)()),
+        *pointers(6),
+        ("reserved", (c_longlong * 2)()),
         *located.fields,
         ("heads", describe(problem, given.vectors)),
         *fields_of(c_longlong, result_offset=result_offset, statistics_offset=offsets.get("statistics", -1)),
@@ -86,7 +93,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
     rows = queries + 2 * tile.stages * tile.keys + results
     shared_bytes = count * rows * size * FACTOR_BYTES + SWIZZLE_BYTES
     launch = Launch(
-        device.function(SOURCE, KERNEL, definitions), arguments, (*given.operands, problem.space, result),
+        device.function(SOURCE, KERNEL, definitions), arguments, (*given.operands, problem.space, result, out),
         (min(items, device.multiprocessors), 1, 1), ((tile.warpgroups + 1) * WARPGROUP, 1, 1), shared_bytes,
     )  # fmt: skip
     maps = tuple(located.placed(arguments))

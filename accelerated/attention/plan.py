@@ -30,12 +30,16 @@ class ForwardSolver(Solver[AttentionProblem]):
         """Return the launches that compute the heads' outputs."""
         return [online.core(problem)]
 
+    def stores_output(self, problem: AttentionProblem) -> bool:
+        """Return whether the core stores the call's output, too, where the heads' outputs are kept."""
+        return False
+
     def launches(self, problem: AttentionProblem) -> list[Launch]:
         attn = problem.attn
         found = [*schedule(problem), *projections(problem), *self.core(problem)]
         if attn.o_projected:
             return [*found, *output_projection(problem)]
-        if problem.result[0] == "out":
+        if problem.result[0] == "out" or self.stores_output(problem):
             return found
         rows = problem.rows["queries"]
         joined = Collection(problem.result, ("out", 0), 1, attn.output_size, rows, "residuals")
@@ -55,6 +59,9 @@ class TmaForwardSolver(ForwardSolver):
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
         return online_tma.core(problem)
+
+    def stores_output(self, problem: AttentionProblem) -> bool:
+        return online_tma.is_output(problem)
 
 
 class GradientSolver(Solver[AttentionProblem]):
@@ -77,8 +84,9 @@ class GradientSolver(Solver[AttentionProblem]):
                 found += gradient_of_input(problem, name)
                 continue
             source, size, rows = of_input(problem, name), problem.sizes[name], problem.rows[name]
-            heads, of_keys = problem.attn.heads, name != "queries"
-            sums.append(Collection(source, (f"d{name}", 0), heads, size, rows, is_of_keys=of_keys))
+            heads, of_keys, result = problem.attn.heads, name != "queries", (f"d{name}", 0)
+            if source != result:
+                sums.append(Collection(source, result, heads, size, rows, is_of_keys=of_keys))
         return [*found, collect(problem, *sums)] if sums else found
 
 

@@ -137,20 +137,23 @@ template <int COLUMNS> struct Factors {
   }
 };
 
-// Begins sums = rows of the block * vectors of a tile, over their elements. Each warpgroup has 64 rows.
-template <int ROWS, int OTHERS>
+// Begins sums = rows of the block * vectors of a tile, over their elements. Each warpgroup has 64 rows. A tile may
+// arrive in PIECES of its boxes; later pieces add to the sums of the first.
+template <int ROWS, int OTHERS, int PIECES = 1, bool IS_FIRST = true>
 __device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], const unsigned char* own,
                                                  const unsigned char* other) {
-  const unsigned char* left = own + threadIdx.x / 128 * 64 * ROW_BYTES;
-  wgmma_mma_async<FACTOR, OTHERS, false, false, false>(sums, left, other);
+  constexpr int COUNT = BOXES / PIECES;
+  const unsigned char* left =
+      own + threadIdx.x / 128 * 64 * ROW_BYTES + (IS_FIRST ? 0 : (BOXES - COUNT) * ROW_BYTES * ROWS);
+  wgmma_mma_async<FACTOR, OTHERS, false, false, !IS_FIRST>(sums, left, other);
 #pragma unroll
   // The parts are both upper ones, then a lower and an upper one, then the reverse.
   for (int parts = 0; parts < 2 * PARTS - 1; parts++)
 #pragma unroll
-    for (int box = 0; box < BOXES; box++)
+    for (int box = 0; box < COUNT; box++)
       if (parts + box > 0)
         wgmma_mma_async<FACTOR, OTHERS>(sums, left + (parts % 2 * SIZE * 2 + box * ROW_BYTES) * ROWS,
-                                        other + (parts / 2 * SIZE * 2 + box * ROW_BYTES) * OTHERS);
+                                        other + (parts / 2 * COUNT + box) * ROW_BYTES * OTHERS);
   wgmma_commit();
 }
 // Begins sums += factors * vectors of tiles of 64. The caller adds wgmma_fence() before and wgmma_commit() after.

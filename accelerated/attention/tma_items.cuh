@@ -95,6 +95,16 @@ __device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space,
 struct Coordinates {
   int head, beam, batch;
 };
+// Loads the boxes of one of PIECES of a block of 64 vectors, as a tile of its own.
+template <int PIECES>
+__device__ __forceinline__ void load_piece(unsigned char* to, int piece, const TensorMap (&maps)[PARTS], Mbarrier* full,
+                                           int time, const Coordinates& at) {
+  constexpr int COUNT = BOXES / PIECES;
+#pragma unroll
+  for (int box = 0; box < PARTS * COUNT; box++)
+    tma_load_5d(to + box * BOX_BYTES, maps[box / COUNT], full, (piece * COUNT + box % COUNT) * BOX, time, at.head,
+                at.beam, at.batch);
+}
 // Loads `count` blocks of 64 vectors. Products over elements need one tile; products over vectors need `count` tiles.
 __device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool is_one_tile,
                                              const TensorMap (&maps)[PARTS], Mbarrier* full, int time,

@@ -111,8 +111,7 @@ def test_numbers_outside_of_windows_are_not_read(trial):
         trial(operation, before=before)
 
 
-OF_TENSOR_CORES = ["half 64", "half 128", "half 192", "half 256", "float", "float 128"]
-LONG_FLOATS = ["float 192", "float 256"]  # Gradients take no tensor cores.
+OF_TENSOR_CORES = ["half 64", "half 128", "half 192", "half 256", "float", "float 128", "float 192", "float 256"]
 
 
 def of_tensor_cores(name: str, **others: Any) -> Any:
@@ -173,7 +172,7 @@ def test_infinite_values_that_have_no_weight(trial, data_type):
 
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
-@pytest.mark.parametrize("name", [*OF_TENSOR_CORES, *LONG_FLOATS])
+@pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(trial, name):
     """NaN in padding changes no query, and NaN in a full tile only the queries whose windows cover it."""
     operation = of_tensor_cores(name)
