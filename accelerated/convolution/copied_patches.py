@@ -7,11 +7,12 @@ place, and each gradient is a gradient of windows of one pixel.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import SetTensor
+from dualdnn.api.operations import SetTensor, TensorSpec
 
 from ..plans import Launch, Plan, with_alignment
 from ..reproducible import Order
@@ -20,6 +21,7 @@ from .composed import At, ComposedLaunch, ComposedPlan, copied, within
 from .data_gradient.residue_classes import DataGradientProblem
 from .filter_gradient.forward_convolution import FilterGradientProblem
 from .forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
+from .implicit_gemm.pack_nhwc import Copies, Place, copied_between
 from .implicit_gemm.product import Product, ProductKernel
 from .implicit_gemm.products import kernel_of
 from .patches import Patches
@@ -46,7 +48,10 @@ def _copy_seconds(patches: Patches, aligned: bool) -> float:
 
 
 class ConvolutionCopiedPatches(ConvolutionSolver):
-    """Serve IMPLICIT_PRECOMP_GEMM with a product of the copied patches and the filter in place."""
+    """Serve IMPLICIT_PRECOMP_GEMM with a product of the copied patches and the filter in place.
+
+    Results in planes pass through the workspace with channels innermost where TMA cannot write them (pack_nhwc.py).
+    """
 
     name = "convolution.copied_patches"
     algorithms = (IMPLICIT_PRECOMP_GEMM,)
@@ -60,9 +65,19 @@ class ConvolutionCopiedPatches(ConvolutionSolver):
     def applies(self, problem: ConvolutionProblem) -> bool:
         return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
+    def _result(self, problem: ConvolutionProblem) -> tuple[TensorSpec, Place]:
+        """Return the tensor that the product writes, which is a copy where TMA cannot write the planes of y."""
+        patches, o = Patches(problem.operation), problem.operation
+        copies = Copies(patches.operation)
+        if problem.tensor_cores and copies.transposes_result:
+            return copies.y, ("workSpace", rounded_up(patches.x.nbytes, ALIGNMENT))
+        return o.y, ("y", 0)
+
     def _product(self, problem: ConvolutionProblem) -> tuple[ProductKernel, Product]:
-        made = ConvolutionProblem(Patches(problem.operation).operation, problem.device, problem.aligned)
-        product = made.product(made.value, "workSpace")
+        y, (name, at) = self._result(problem)
+        operation = replace(Patches(problem.operation).operation, y=y)
+        made = ConvolutionProblem(operation, problem.device, problem.aligned)
+        product = made.product(made.value, "workSpace", "w", name, (0, 0, at))
         return kernel_of(product), product
 
     def summation_order(self, problem: ConvolutionProblem) -> Order:
@@ -70,12 +85,15 @@ class ConvolutionCopiedPatches(ConvolutionSolver):
         return kernel.summation_order(product)
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
-        return Patches(problem.operation).x.nbytes
+        y, (name, at) = self._result(problem)
+        return Patches(problem.operation).x.nbytes if name == "y" else at + y.nbytes
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        patches = Patches(problem.operation)
+        patches, (y, (name, _)) = Patches(problem.operation), self._result(problem)
         made = ConvolutionProblem(patches.operation, problem.device, problem.aligned)
-        return _copy_seconds(patches, problem.aligned) + Rates.LAUNCH + made.product_seconds(self._product(problem)[0])
+        written = LAUNCH_SECONDS + 2 * y.nbytes / Rates.BANDWIDTH if name != "y" else 0.0
+        multiplied = Rates.LAUNCH + made.product_seconds(self._product(problem)[0])
+        return _copy_seconds(patches, problem.aligned) + multiplied + written
 
     def alignment(self, problem: ConvolutionProblem) -> Mapping[str, int]:
         patches = Patches(problem.operation)
@@ -86,7 +104,9 @@ class ConvolutionCopiedPatches(ConvolutionSolver):
         kernel, product = self._product(problem)
         copy = copied(*Patches(problem.operation).moved(problem.aligned), problem.device)
         copy.operands = ("x", "workSpace")
-        return [copy, kernel.launch(product)]
+        y, place = self._result(problem)
+        written = [] if place == ("y", 0) else copied_between(y, problem.operation.y, place, ("y", 0), problem.device)
+        return [copy, kernel.launch(product), *written]
 
 
 class _Gradient:

@@ -42,7 +42,7 @@ MIN_PRODUCTS = 128
 
 
 @dataclass(frozen=True)
-class _Copies:
+class Copies:
     """Describe image and filter with the channels of a group innermost. Sizes and offsets are in bytes. An image with
     this layout is not copied.
     """
@@ -137,44 +137,46 @@ class PackNhwc(ConvolutionSolver):
         o = problem.operation
         if o.algo != IMPLICIT_PRECOMP_GEMM and max(o.convolution.dilation) == 1:
             return False
-        return problem.tensor_cores and prod(_Copies(problem.operation).x.dims) <= FARTHEST
+        return problem.tensor_cores and prod(Copies(problem.operation).x.dims) <= FARTHEST
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         if not self.serves(problem) or problem.value.x_vectors:
             return False
-        return _Copies(problem.operation).repay
+        return Copies(problem.operation).repay
 
     def summation_order(self, problem: ConvolutionProblem) -> Order:
-        product = problem.product(_Copies(problem.operation).product)
+        product = problem.product(Copies(problem.operation).product)
         return kernel_of(product).summation_order(product)
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
-        return _Copies(problem.operation).nbytes
+        return Copies(problem.operation).nbytes
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        copies = _Copies(problem.operation)
+        copies = Copies(problem.operation)
         product = problem.product(copies.product)
         computing = problem.operations / kernel_of(product).operations_per_second(product)
         copying = 2 * copies.nbytes / Rates.BANDWIDTH
         return 3 * Rates.LAUNCH + copying + max(problem.memory_seconds, computing)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        copies, device, o = _Copies(problem.operation), problem.device, problem.operation
+        copies, device, o = Copies(problem.operation), problem.device, problem.operation
         x, y, found = ("x", 0), ("y", 0), list[Launch]()
         if not copies.image_lies_well:
             image, copy = (_by_group(tensor, problem.groups) for tensor in (o.x, copies.x))
-            found += _copied(image, copy, x, x := ("workSpace", copies.image_at), device)
+            found += copied_between(image, copy, x, x := ("workSpace", copies.image_at), device)
         if copies.transposes_result:
             y = ("workSpace", copies.result_at)
-        found += _copied(o.w.tensor, copies.w.tensor, ("w", 0), ("workSpace", 0), device)
+        found += copied_between(o.w.tensor, copies.w.tensor, ("w", 0), ("workSpace", 0), device)
         found.append(product_launch(problem.product(copies.product, x[0], "workSpace", y[0], (x[1], 0, y[1]))))
-        return [*found, *(_copied(copies.y, o.y, y, ("y", 0), device) if copies.transposes_result else [])]
+        return [*found, *(copied_between(copies.y, o.y, y, ("y", 0), device) if copies.transposes_result else [])]
 
 
 Place = tuple[str, int]  # an operand, and bytes after its address
 
 
-def _copied(source: TensorSpec, target: TensorSpec, source_at: Place, target_at: Place, device: Any) -> list[Launch]:
+def copied_between(
+    source: TensorSpec, target: TensorSpec, source_at: Place, target_at: Place, device: Any
+) -> list[Launch]:
     """Return the launches of a copy, with zeros where the target is larger."""
     plain, found = TransformTensor(1.0, 0.0, source, target), []
     for walk in padded(source, target):
