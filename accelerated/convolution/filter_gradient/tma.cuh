@@ -62,10 +62,18 @@ struct Results {
   __device__ __forceinline__ Target target(bool of_filter, const FastDivmod& boxes, int channels, unsigned group,
                                            unsigned box, unsigned at) const {
     unsigned channel, part;
+    const long long nowhere = -1;
+    if (vectors && of_filter) {  // dw has the groups of the product, and its filters fill the boxes.
+      const int filter = box * BOX + at;
+      return {filter < channels ? (static_cast<long long>(group) * channels + filter) * filter_step : nowhere, 0};
+    }
     const unsigned tap = boxes.divide(box + at / BOX, channel);
     channel = channel * BOX + at % BOX;
-    const long long nowhere = -1;
     if (channel >= static_cast<unsigned>(channels)) return {nowhere, 0};
+    if (vectors) {
+      const int of = flipped ? taps - 1 - static_cast<int>(tap) : tap;
+      return {tap < static_cast<unsigned>(taps) ? static_cast<long long>(of) * tap_step + channel : nowhere, 0};
+    }
     if (of_filter) {
       const unsigned filter = group * channels + channel;
       const bool exists = tap == 0 && filter < static_cast<unsigned>(all_filters);  // dy has one tap.
