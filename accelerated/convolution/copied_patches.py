@@ -68,7 +68,7 @@ class ConvolutionCopiedPatches(ConvolutionSolver):
     def _result(self, problem: ConvolutionProblem) -> tuple[TensorSpec, Place]:
         """Return the tensor that the product writes, which is a copy where TMA cannot write the planes of y."""
         patches, o = Patches(problem.operation), problem.operation
-        copies = Copies(patches.operation)
+        copies = Copies(ConvolutionProblem(patches.operation, problem.device, problem.aligned))
         if problem.tensor_cores and copies.transposes_result:
             return copies.y, ("workSpace", rounded_up(patches.x.nbytes, ALIGNMENT))
         return o.y, ("y", 0)

@@ -39,7 +39,7 @@ from ..implicit_gemm.pack_nhwc import MIN_CHANNELS
 from ..implicit_gemm.product import Product, ProductKernel, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.small_channels import SmallChannels
-from ..implicit_gemm.tma import JOINED, TMA, TmaKernel, fastest, planes_of
+from ..implicit_gemm.tma import JOINED, TMA, TmaKernel, fastest, planes_of, stores_planes_sooner
 from ..problem import FARTHEST, VECTOR_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
 from ..tiny import Tiny
 
@@ -144,9 +144,22 @@ class DataGradientProblem(Problem):
             return replace(o, dy=dy) if repays else o
         if filters * o.dy.scalar_bytes < MIN_BYTES or self._is_read_in_planes:
             return o
-        written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
-        dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else in_channels(o.dx)
-        return replace(o, dy=in_channels(o.dy), dx=dx)
+        planes = replace(o, dy=in_channels(o.dy))
+        if channels_last(o.dx) or o.beta != 0 or self._is_written_in_planes(planes):
+            return planes
+        return replace(planes, dx=in_channels(o.dx))
+
+    def _is_written_in_planes(self, planes: ConvolutionBackwardData) -> bool:
+        """Return whether dx in NCHW is stored in place, which takes no longer than a copy."""
+        if prod(planes.convolution.stride) > 1:
+            return False
+        if prod(planes.dx.dims[2:]) * planes.dx.scalar_bytes % ROW_BYTES == 0:
+            return True
+        both = (planes, replace(planes, dx=in_channels(planes.dx)))
+        in_place, last = (
+            ConvolutionProblem(self._classes(each)[0].forward, self.device, aligned=False).products[0] for each in both
+        )
+        return stores_planes_sooner(in_place, last, planes.dx.nbytes)
 
     @property
     def _is_read_in_planes(self) -> bool:

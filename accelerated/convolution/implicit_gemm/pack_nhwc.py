@@ -33,6 +33,7 @@ from ..problem import (
     with_result,
 )
 from .products import kernel_of, product_launch
+from .tma import stores_planes_sooner
 
 ALIGNMENT = 256
 MIN_CHANNELS = 8  # per group; fewer would be mostly padding
@@ -47,7 +48,11 @@ class Copies:
     this layout is not copied.
     """
 
-    operation: Convolution
+    problem: ConvolutionProblem
+
+    @property
+    def operation(self) -> Convolution:
+        return self.problem.operation
 
     @cached_property
     def channels(self) -> int:
@@ -80,26 +85,35 @@ class Copies:
         """Return whether the product writes channels innermost, and a second kernel transposes them to NCHW."""
         y = self.operation.y
         in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
-        return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and blend(self.operation)[1] == 0
+        if not in_planes or prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES == 0 or blend(self.operation)[1] != 0:
+            return False
+        x = self.operation.x if self.image_lies_well else self.x
+        planes, last = (self.problem.product(self._with(x, result)) for result in (y, self._last))
+        return not stores_planes_sooner(planes, last, y.nbytes)
+
+    @property
+    def _last(self) -> TensorSpec:
+        """Return y with channels innermost."""
+        y = self.operation.y
+        return TensorSpec.packed(y.data_type, y.dims, NHWC)
 
     @cached_property
     def y(self) -> TensorSpec:
         """Return the tensor that the product writes."""
-        y = self.operation.y
-        return TensorSpec.packed(y.data_type, y.dims, NHWC) if self.transposes_result else y
+        return self._last if self.transposes_result else self.operation.y
 
-    def _with(self, x: TensorSpec) -> ConvolutionStruct:
+    def _with(self, x: TensorSpec, y: TensorSpec) -> ConvolutionStruct:
         o = self.operation
-        value = with_result(describe(o.convolution, x, self.w, o.y.dims), self.y)
+        value = with_result(describe(o.convolution, x, self.w, o.y.dims), y)
         return mark_vectors(value, o.convolution.group_count, o.x.scalar_bytes)
 
     @cached_property
     def image_lies_well(self) -> bool:
-        return self.padded_channels == self.channels and bool(self._with(self.operation.x).x_vectors)
+        return self.padded_channels == self.channels and bool(self._with(self.operation.x, self.operation.y).x_vectors)
 
     @cached_property
     def product(self) -> ConvolutionStruct:
-        return self._with(self.operation.x if self.image_lies_well else self.x)
+        return self._with(self.operation.x if self.image_lies_well else self.x, self.y)
 
     @cached_property
     def repay(self) -> bool:
@@ -137,29 +151,29 @@ class PackNhwc(ConvolutionSolver):
         o = problem.operation
         if o.algo != IMPLICIT_PRECOMP_GEMM and max(o.convolution.dilation) == 1:
             return False
-        return problem.tensor_cores and prod(Copies(problem.operation).x.dims) <= FARTHEST
+        return problem.tensor_cores and prod(Copies(problem).x.dims) <= FARTHEST
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         if not self.serves(problem) or problem.value.x_vectors:
             return False
-        return Copies(problem.operation).repay
+        return Copies(problem).repay
 
     def summation_order(self, problem: ConvolutionProblem) -> Order:
-        product = problem.product(Copies(problem.operation).product)
+        product = problem.product(Copies(problem).product)
         return kernel_of(product).summation_order(product)
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
-        return Copies(problem.operation).nbytes
+        return Copies(problem).nbytes
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        copies = Copies(problem.operation)
+        copies = Copies(problem)
         product = problem.product(copies.product)
         computing = problem.operations / kernel_of(product).operations_per_second(product)
         copying = 2 * copies.nbytes / Rates.BANDWIDTH
         return 3 * Rates.LAUNCH + copying + max(problem.memory_seconds, computing)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        copies, device, o = Copies(problem.operation), problem.device, problem.operation
+        copies, device, o = Copies(problem), problem.device, problem.operation
         x, y, found = ("x", 0), ("y", 0), list[Launch]()
         if not copies.image_lies_well:
             image, copy = (_by_group(tensor, problem.groups) for tensor in (o.x, copies.x))

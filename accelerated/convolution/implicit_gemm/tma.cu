@@ -614,10 +614,21 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       find_box(tile, warp_row, box, at);
       const bool exists = !NCHW || at[1] < (tile.group + 1) * a.convolution.n;
       if (!NCHW && a.boxes > 1) store_parts(rows, at[0], at[1]);
+      else if (NCHW && !TRANSPOSED && exists) store_images(rows, at[0], at[1], at[2]);
       else if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
       tma_store_commit();
     }
     boxes_written++;
+  }
+
+  // Stores a box of pixels that may reach into the next images. TMA leaves out the pixels outside each image.
+  __device__ __forceinline__ void store_images(const unsigned char* rows, unsigned pixel, unsigned filter,
+                                               unsigned image) const {
+    const int plane = a.plane.divisor;
+    for (int begin = pixel;; begin -= plane, image++) {
+      tma_store_3d(rows, a.result, begin, filter, image);
+      if (begin + TILE_K <= plane) return;
+    }
   }
 
   // Stores 16 pixels from `pixel` on, in boxes that do not cross rows of y. Rows, but not pixels, have equal strides.
@@ -660,7 +671,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       at[2] = a.plane.divide(tile.pixel + warp_row, at[0]);
     } else if constexpr (NCHW) {
       at[1] = tile.group * a.convolution.n + tile.filter + row;
-      at[2] = a.plane.divide(tile.pixel + column, at[0]);  // Boxes do not cross from one image into the next.
+      at[2] = a.plane.divide(tile.pixel + column, at[0]);
     } else {
       at[0] = tile.filter + column, at[1] = tile.pixel + row, at[2] = tile.group;
     }
@@ -853,6 +864,7 @@ KERNEL(128x128, 128, 64, 2, 6, false, false)
 KERNEL(128x192, 192, 64, 2, 4, false, false)
 #if MAPPED
 KERNEL(nchw_256x128, 256, 64, 2, 4, true, false)
+KERNEL(nchw_128x128, 128, 64, 2, 6, true, false)
 #endif
 #endif
 #endif

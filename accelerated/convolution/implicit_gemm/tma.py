@@ -331,6 +331,7 @@ TMA = (
     TmaKernel(128, 128, 2, 6, 0.88, plain=True),
     TmaKernel(128, 192, 2, 4, 0.87, plain=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True),
+    TmaKernel(128, 128, 2, 6, 0.68, nchw=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True, transposed=True, moves=13.9),
     TmaKernel(128, 64, 1, 8, 0.5, nchw=True, transposed=True, moves=13.9),
 )
@@ -375,6 +376,23 @@ def fastest(product: Product) -> TmaKernel:
     result, nchw = (planes.image, True) if planes else _result_map(product) or (None, False)
     possible = [kernel for kernel in TMA if kernel.transposed == bool(planes) and (nchw or not kernel.nchw)]
     return min(possible, key=lambda kernel: kernel.clocks(product, result is not None and kernel.nchw == nchw))
+
+
+def stores_planes_sooner(planes: Product, last: Product, nbytes: int) -> bool:
+    """Return whether TMA stores y in NCHW, no later than a copy after a product with channels innermost would.
+
+    ``nbytes``: size of y.
+    """
+    if not _has_wgmma(planes):
+        return False
+    seconds = []
+    for product in (planes, last):
+        kernel = fastest(product)
+        maps = kernel._maps(product)
+        if maps is None or maps.result is None:
+            return False
+        seconds.append(kernel.clocks(product, True)[0] / Rates.CLOCK)
+    return seconds[0] <= seconds[1] + Rates.LAUNCH + 2 * nbytes / Rates.BANDWIDTH
 
 
 def _has_wgmma(product: Product) -> bool:
@@ -557,8 +575,9 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         strides = (value.y_channel, value.y_pixel[0] if images > 1 else value.y_channel * extent[1])
         if groups > 1 and value.n % WARP_ROWS:
             return None  # The last rows of a group would reach into the next group.
-        if images > 1 and not begins_with_image and plane * element_bytes % ROW_BYTES:
-            return None  # A box would hold the end of an image and the beginning of the next.
+        across = images > 1 and not begins_with_image and plane * element_bytes % ROW_BYTES
+        if across and product.finish.beta != 0:
+            return None  # A box would hold prior values of the end of an image and of the beginning of the next.
     else:
         if images > 1 and value.y_pixel[0] != step:
             return _row_map(product, extents, images)
