@@ -35,6 +35,7 @@ MAX_WINDOW = 16  # pixels of dy per step along an axis, as in the kernel
 MAX_STRIDE = 8  # residues along an axis, as in the kernel
 MAX_TAPS = 32  # taps along an axis, as in the kernel
 GROUP_BYTES = (16, 32, 64)  # bytes of dy's channels per group, several of which share a K-block
+MAX_PREFERRED = 32  # bytes of these channels up to which packed products take longer
 MAX_OF_GROUP = 32  # channels of dx per group
 SHARED_BYTES = 200 * 1024  # bytes per block, at most
 SWIZZLE_BYTES = 1024
@@ -203,7 +204,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         if not self.serves(problem) or prod(o.w.dims[2:]) == 1:
             return False
         if c.group_count > 1:
-            return prod(c.stride) > 1 and o.w.dims[1] > 1
+            return prod(c.stride) > 1 and o.w.dims[1] > 1 and SmallChannels(o).k_bytes <= MAX_PREFERRED
         return o.dy.dims[1] * o.dy.scalar_bytes >= ROW_BYTES // 2
 
     def _copies(self, problem: DataGradientProblem) -> dict[str, TensorSpec]:

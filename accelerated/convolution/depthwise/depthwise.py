@@ -26,7 +26,7 @@ from ..problem import (
     operand_names,
     operation_product,
 )
-from .tma import RingStruct, ring, ring_definitions
+from .tma import RingStruct, box_fill, ring, ring_definitions
 
 SOURCE = "convolution/depthwise/depthwise.cu"
 RING_KERNEL = "convolution_depthwise_tma"
@@ -42,6 +42,7 @@ BLOCKS = 1  # blocks per multiprocessor, at least
 AHEAD = 2  # rows of x that are read before they are needed
 ROWS = range(7, 15)  # rows per thread tile; fewer rows give more threads
 ENOUGH = 300_000  # threads, a few times what a GPU can run at once
+MIN_BOX_FILL = 0.5  # share of the boxes of TMA that channels fill; with 16 of 64 channels, TMA takes twice as long
 TILE_COST = 20  # cost of a thread tile in products, without its own products
 
 
@@ -73,6 +74,9 @@ class DepthwiseTma(DepthwiseSolver):
 
     def takes(self, o: Convolution, device: Any) -> bool:
         return bool(ring_definitions(o, device)) if _is_static(o) and _has_channels_last(o) else False
+
+    def applies(self, problem: ConvolutionProblem) -> bool:
+        return self.serves(problem) and box_fill(problem.operation.x) >= MIN_BOX_FILL
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o, device = problem.operation, problem.device

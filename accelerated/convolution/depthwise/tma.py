@@ -122,6 +122,12 @@ def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
     }  # fmt: skip
 
 
+def box_fill(x: TensorSpec) -> float:
+    """Return the share of the bytes of boxes that channels fill."""
+    nbytes = x.dims[1] * x.scalar_bytes
+    return nbytes / rounded_up(nbytes, BOX_CHANNEL_BYTES)
+
+
 def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
     """Return the ring that serves the operation."""
     shape = min(_shapes(o, definitions), key=lambda shape: _clocks(o, shape, device.multiprocessors))

@@ -13,6 +13,7 @@
 // Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. 64x256x56x56 in half takes 96 us on
 // an H100 in NCHW (the bytes take 68, at 3010 GB/s), and 79 in NHWC.
 #include "primitives/geometry.cuh"
+#include "primitives/packed.cuh"
 #include "primitives/tma.cuh"
 #include "primitives/types.cuh"
 
@@ -69,31 +70,22 @@ template <int COUNT, int BEFORE, int WIDTH>
 __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], const ELEMENT* row, int column, int step,
                                          int extent, bool exists) {
   if constexpr (CHANNELS_LAST) {
-    using Packed = Vector<ELEMENT, WIDTH>;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int at = column + i - BEFORE;
       const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
 #pragma unroll
-      for (int c = 0; c < CHANNELS; c += WIDTH) {
-        Packed vector = {};
-        if (inside) vector = *reinterpret_cast<const Packed*>(row + static_cast<long long>(at) * step + c);
-#pragma unroll
-        for (int j = 0; j < WIDTH; j++) values[i][c + j] = load<COMPUTE>(vector.item[j]);
-      }
+      for (int c = 0; c < CHANNELS; c += WIDTH)
+        read_packed<WIDTH>(row + static_cast<long long>(at) * step + c, inside, values[i] + c);
     }
   } else {
     // Reads vectors from `column` on, which is a multiple of their width, and single elements before and after them.
-    using Packed = Vector<ELEMENT, WIDTH>;
     constexpr int VECTORS = (COUNT - BEFORE) / WIDTH;
 #pragma unroll
     for (int i = 0; i < VECTORS; i++) {
-      Packed vector = {};
       const int at = column + i * WIDTH;
-      if (exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent))
-        vector = *reinterpret_cast<const Packed*>(row + at);
-#pragma unroll
-      for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(vector.item[j]);
+      const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
+      read_packed<WIDTH>(row + at, inside, values[BEFORE + i * WIDTH]);
     }
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
@@ -266,7 +258,6 @@ struct Ring {
 template <bool ALL>
 __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& chunk, Ring& ring, int warp, int count,
                                             Sums& sums) {
-  using Packed = Vector<ELEMENT, CHANNELS>;
   const int lane = threadIdx.x % 32;
   Row window[DEPTH] = {};
   for (int row = chunk.first; row < chunk.end + DEPTH - 1; row += DEPTH)
@@ -274,13 +265,12 @@ __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& 
     for (int k = 0; k < DEPTH; k++) {
       if (row + k >= chunk.end + DEPTH - 1) break;
       mbarrier_wait_parity(&ring.full[ring.stage], ring.parity);
-      const unsigned char* from = ring.stages + ring.stage * a.stage_bytes + lane * static_cast<int>(sizeof(Packed));
+      const unsigned char* from =
+          ring.stages + ring.stage * a.stage_bytes + lane * static_cast<int>(sizeof(Packed<CHANNELS>));
       const unsigned char* dy = from + a.x_bytes + warp * COLUMNS * COLUMN_BYTES;
 #pragma unroll
       for (int q = 0; q < COLUMNS; q++) {
-        const Packed vector = *reinterpret_cast<const Packed*>(dy + q * COLUMN_BYTES);
-#pragma unroll
-        for (int c = 0; c < CHANNELS; c++) window[k][q][c] = load<COMPUTE>(vector.item[c]);
+        convert_packed<CHANNELS>(*reinterpret_cast<const Packed<CHANNELS>*>(dy + q * COLUMN_BYTES), window[k][q]);
       }
       const int x_row_bytes = a.x_bytes / ROW_STEP;
 #pragma unroll
@@ -289,9 +279,7 @@ __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& 
         COMPUTE values[X_COLUMNS][CHANNELS];
 #pragma unroll
         for (int i = 0; i < X_COLUMNS; i++) {
-          const Packed vector = *reinterpret_cast<const Packed*>(x + i * COLUMN_BYTES);
-#pragma unroll
-          for (int c = 0; c < CHANNELS; c++) values[i][c] = load<COMPUTE>(vector.item[c]);
+          convert_packed<CHANNELS>(*reinterpret_cast<const Packed<CHANNELS>*>(x + i * COLUMN_BYTES), values[i]);
         }
         if (j == ROW_STEP - 1) {
           __syncwarp();

@@ -33,7 +33,8 @@ FEW_TAPS = 9
 CHANNELS = 2  # channels per thread, where they are contiguous
 # The values are columns per thread, for few taps and for more. The key says whether channels are contiguous.
 COLUMNS = {True: (4, 2), False: (8, 4)}
-BLOCKS = {True: 6, False: 3}  # blocks per multiprocessor; the key says whether there are few taps
+# blocks per multiprocessor; the key says whether channels are contiguous, and whether there are few taps
+BLOCKS = {(True, True): 5, (False, True): 6, (True, False): 3, (False, False): 3}
 MIN_ROWS = 4  # rows per chunk, but for the last one
 MAX_WARPS = 8  # warps that add, per block
 MAX_STAGES = 8  # stages of the ring
@@ -102,7 +103,7 @@ class _Division:
             -(-taps // of_part) for taps, of_part in zip(o.dw.dims[2:], self.part, strict=True)
         )
         few = self.few = prod(self.part) <= FEW_TAPS
-        self.blocks = BLOCKS[few and o.x.scalar_bytes < 8]
+        self.blocks = BLOCKS[self.last, few and o.x.scalar_bytes < 8]
         # All addresses have one division, because they have one workspace.
         self.channels = self._width(CHANNELS, o.x, o.dy) if self.last else 1
         wide, narrow = COLUMNS[self.last]
