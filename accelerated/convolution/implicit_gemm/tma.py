@@ -32,6 +32,7 @@ MIN_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
 MIN_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
 MIN_FILL_OF_BOXES = {2: 0.75, 4: 0.5}  # share of the boxes that pixels of an image in NCHW fill, by bytes of a pixel
 TILE_CLOCKS = 1300  # clocks of a tile in which nothing is multiplied or stored
+SPLIT_TILE_CLOCKS = 5000  # the same where two warpgroups add their sums and lanes store them
 RESULTS = 14  # (M x N) results that TMA stores in a clock
 RESULTS_OF_WARPS = 3  # (M x N) results that the warps store in a clock
 # In NHWC, rows that are not a multiple of 16 bytes are slower. The blocks of mma.cu write such rows of 16
@@ -184,13 +185,17 @@ class TmaKernel(ProductKernel):
         that TMA writes y.
         """
         value, size = product.value, self.m * self.n
+        planes = planes_of(product) if self.transposed else None
         n_tiles, m_tiles = self._tiles(product)
         count = -(-n_tiles * m_tiles * product.groups // product.device.multiprocessors)
         moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
         multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
         odd = ODD_RESULTS if product.element_bytes == 2 else ODD_FLOATS / self.n
         written = size / (RESULTS if mapped else odd if value.y_channel == 1 else RESULTS_OF_WARPS)
-        computing = count * (multiplied + written + TILE_CLOCKS)
+        between = SPLIT_TILE_CLOCKS if self.splits_k(product) else TILE_CLOCKS
+        if planes and planes.merged > 1:  # Their rows begin at any vector of 16 bytes.
+            multiplied = max(multiplied, k_blocks(product) * (self.m + self.n) * ROW_CLOCKS[1])
+        computing = count * (multiplied + written + between)
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
     def _pixels(self, product: Product) -> int:
