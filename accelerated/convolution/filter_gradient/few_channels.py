@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ctypes import Structure, c_int
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations import ConvolutionBackwardFilter, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, HALF
 
 from ...plans import Launch, Plan, arrays_of, factors, fields_of, pointers, structure, type_definitions, with_alignment
@@ -90,9 +90,8 @@ class Tile(NamedTuple):
 class Division:
     """Divide dw and the pixels among blocks, and a block's part of dw among its warps."""
 
-    def __init__(self, problem: FilterGradientProblem) -> None:
-        o = problem.operation
-        self.problem, self.operation, self.multiprocessors = problem, o, problem.device.multiprocessors
+    def __init__(self, operation: ConvolutionBackwardFilter, multiprocessors: int) -> None:
+        self.operation, self.multiprocessors, o = operation, multiprocessors, operation
         x, dy = in_one_row(o.convolution, o.dw, o.x, o.dy)
         self.filters, self.channels, *self.taps = o.dw.dims
         self.vectors = -(-self.channels // VECTOR)  # per tap
@@ -173,7 +172,7 @@ class Division:
         parts = self.parts(self.tile)
         return parts * self.operation.dw.tensor.count * 4 if parts > 1 else 0
 
-    def launches(self) -> Iterator[Launch]:
+    def launches(self, device: Any) -> Iterator[Launch]:
         o, c, tile = self.operation, self.operation.convolution, self.tile
         assert tile is not None
         parts, (rows, columns), pair = self.parts(tile), self.image_extents(tile), c_int * 2
@@ -199,13 +198,22 @@ class Division:
             *fields_of(c_int, elements=o.dw.tensor.count, filter_step=filter_step, channel_step=channel_step),
             *fields_of(c_int, tap_step=tap_step, buffer=x_elements + dy_elements, incoming_at=x_elements),
         )
-        device, name = self.problem.device, "convolution_filter_gradient_few_channels"
+        name = "convolution_filter_gradient_few_channels"
         function = device.function(SOURCE, name, type_definitions(o.x.data_type, o))
         grid = (parts * self.row_blocks * self.column_blocks, 1, 1)
         operands = ("x", "dy", "partial" if parts > 1 else "dw", "dw")
         yield Launch(function, arguments, operands, grid, (THREADS, 1, 1), self.shared_bytes(tile))
         if parts > 1:
             yield sum_launch(o, parts, device)
+
+
+@lru_cache(256)
+def division_of(operation: ConvolutionBackwardFilter, multiprocessors: int) -> Division:
+    return Division(operation, multiprocessors)
+
+
+def _division(problem: FilterGradientProblem) -> Division:
+    return division_of(problem.operation, problem.device.multiprocessors)
 
 
 class FilterGradientFewChannels(Solver[FilterGradientProblem]):
@@ -225,26 +233,28 @@ class FilterGradientFewChannels(Solver[FilterGradientProblem]):
         unfilled = any(tensor.dims[1] * tensor.scalar_bytes % ROW_BYTES for tensor in (o.x, o.dy))
         if not unfilled or not may_use_tensor_cores(c, o.x.data_type, problem.device):
             return False
-        return Division(problem).tile is not None
+        return _division(problem).tile is not None
 
     def applies(self, problem: FilterGradientProblem) -> bool:
         return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
-        return with_alignment(Division(problem).workspace_bytes)
+        return with_alignment(_division(problem).workspace_bytes)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
-        division = Division(problem)
+        division = _division(problem)
         assert division.tile is not None
         return division.seconds_of(division.tile)
 
     def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
-        division = Division(problem)
+        division = _division(problem)
         return {"x": division.x.bytes, "dy": division.dy.bytes}
 
     def plan(self, problem: FilterGradientProblem) -> Plan:
         where = {"x": At("x"), "dy": At("dy"), "dw": At("dw"), "partial": At("workSpace")}
-        return ComposedPlan(problem.operation, within(list(Division(problem).launches()), where), self.name)
+        return ComposedPlan(
+            problem.operation, within(list(_division(problem).launches(problem.device)), where), self.name
+        )
 
 
 def _sizes(extent: int, known: tuple[int, ...]) -> list[int]:
