@@ -163,12 +163,16 @@ class ConvolutionProblem(Problem):
 
     def product_seconds(self, kernel: ProductKernel) -> float:
         """Return the approximate seconds of the implicit GEMM with a kernel, without its launch."""
-        product, y = self.products[0], self.operation.y
+        product = self.products[0]
         computing = self.operations / kernel.operations_per_second(product)
-        writing = 0.0
-        if channels_last(y) and y.scalar_bytes == 2 and y.dims[1] * y.scalar_bytes % VECTOR_BYTES:
-            writing = prod(y.dims) / Rates.ODD_RESULTS
-        return max(self.memory_seconds, computing, writing, kernel.gathering_seconds(product))
+        return max(self.memory_seconds, computing, self.writing_seconds, kernel.gathering_seconds(product))
+
+    @property
+    def writing_seconds(self) -> float:
+        """Return the seconds in which products write results of 16 bits where vectors do not fill a pixel, or 0."""
+        y = self.operation.y
+        odd = channels_last(y) and y.scalar_bytes == 2 and y.dims[1] * y.scalar_bytes % VECTOR_BYTES
+        return prod(y.dims) / Rates.ODD_RESULTS if odd else 0.0
 
 
 class ConvolutionSolver(Solver[ConvolutionProblem]):

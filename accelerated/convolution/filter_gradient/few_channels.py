@@ -23,7 +23,7 @@ from ..forward import may_use_tensor_cores
 from ..problem import Rates, channels_last, in_one_row, rounded_up
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
-from .tma import ALGORITHMS, SLOTS_BANDWIDTH
+from .tma import ALGORITHMS
 
 SOURCE = "convolution/filter_gradient/few_channels.cu"
 WARPS, THREADS = 8, 256  # per block
@@ -35,8 +35,11 @@ SHARED_BYTES = 113 * 1024  # bytes of a block, so that two share a multiprocesso
 BLOCKS = 2  # per multiprocessor
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # rows of a tile
 WIDTHS = tuple(first << n for n in range(7) for first in (8, 12))  # columns of a tile, unless it has full rows
-COPY_CLOCKS = 0.2  # clocks of a multiprocessor per copy; elements that pass through registers take twice as long
-TILE_CLOCKS = 300  # per tile
+SUMS_BANDWIDTH = 2.5e12  # bytes a second of partial sums, which are stored and read
+MEMORY_SHARE = 0.8  # share of the bandwidth that copies reach
+COPY_CLOCKS = 0.4  # clocks of a multiprocessor per copy; elements that pass through registers take twice as long
+STEP_CLOCKS = 2.0  # clocks of a step for each in which shared memory or tensor cores are busy
+TILE_CLOCKS = 600  # per tile
 
 
 class CopiedStruct(Structure):
@@ -136,7 +139,7 @@ class Division:
         # A warp reads both operands of a step in 4 clocks for each 16 x 16, and multiplies 16 x 8 x 16 in 2.
         n = min(self.all_vectors, self.warp_columns * N_TILES)
         step = self.warp_rows * max(8 * self.warp_columns + 2 * n, 2 * M_TILES * n)
-        return copies + self.steps(tile) * step + TILE_CLOCKS
+        return copies + self.steps(tile) * step * STEP_CLOCKS + TILE_CLOCKS
 
     @cached_property
     def tile(self) -> Tile | None:
@@ -156,8 +159,8 @@ class Division:
     def seconds_of(self, tile: Tile) -> float:
         """Return the approximate seconds of the launches."""
         o, parts = self.operation, self.parts(tile)
-        memory = (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH
-        added = LAUNCH_SECONDS + 2 * parts * o.dw.tensor.count * 4 / SLOTS_BANDWIDTH if parts > 1 else 0.0
+        memory = (o.x.nbytes + o.dy.nbytes) / (MEMORY_SHARE * Rates.BANDWIDTH)
+        added = LAUNCH_SECONDS + 2 * parts * o.dw.tensor.count * 4 / SUMS_BANDWIDTH if parts > 1 else 0.0
         return LAUNCH_SECONDS + max(memory, self.computing_seconds(tile)) + added
 
     def computing_seconds(self, tile: Tile) -> float:

@@ -385,12 +385,11 @@ class Product:
         products = kernel.size * kernel.box / kernel.products / kernel.throughput
         if not kernel.reads_channels or self.operation.x.scalar_bytes != 2:
             return products
-        boxes = {"dy": kernel.row_boxes, "x": kernel.column_boxes}
-        if not rows_are_filters:
-            boxes = {"dy": kernel.column_boxes, "x": kernel.row_boxes}
-        tensors = (self.copies.get(name, self.operation.tensor(name)) for name in boxes)
-        rows = (row_clocks(tensor.strides[-1] * tensor.scalar_bytes) for tensor in tensors)
-        return max(products, kernel.box * sum(n * clocks for n, clocks in zip(boxes.values(), rows, strict=True)))
+        moved = 0.0
+        for side, boxes in zip(self._sides(rows_are_filters), (kernel.row_boxes, kernel.column_boxes), strict=True):
+            tensor = self.copies.get(side.name, self.operation.tensor(side.name))
+            moved += min(boxes, side.boxes) * kernel.box * row_clocks(tensor.strides[-1] * tensor.scalar_bytes)
+        return max(products, moved)
 
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""

@@ -170,7 +170,9 @@ class PackNhwc(ConvolutionSolver):
         product = problem.product(copies.product)
         computing = problem.operations / kernel_of(product).operations_per_second(product)
         copying = 2 * copies.nbytes / Rates.BANDWIDTH
-        return 3 * Rates.LAUNCH + copying + max(problem.memory_seconds, computing)
+        # Where channels are padded, each copy takes another launch, of zeros.
+        launches = 3 if copies.padded_channels == copies.channels else 5
+        return launches * Rates.LAUNCH + copying + max(problem.memory_seconds, computing, problem.writing_seconds)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         copies, device, o = Copies(problem), problem.device, problem.operation

@@ -239,7 +239,10 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
     unsigned filter[BATCH], word[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
-      filter[i] = a.words.divide(first + i * THREADS, word[i]);
+      const unsigned index = first + i * THREADS;
+      // Neighbouring threads read neighbours of w: terms, or filters.
+      if (a.row > 1) filter[i] = a.words.divide(index, word[i]);
+      else word[i] = index / FILTERS, filter[i] = word[i] < a.words.divisor ? index % FILTERS : FILTERS;
       const bool exists = filter[i] < FILTERS && static_cast<int>(filter[i]) < filters;
       const int2 source = exists ? sources[word[i]] : make_int2(-1, -1);
       const ELEMENT* from = w + filter[i] * a.row;

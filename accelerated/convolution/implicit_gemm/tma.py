@@ -46,6 +46,7 @@ SECTOR_BYTES = 32  # bytes that the memory reads at once
 # clocks of a multiprocessor in which TMA moves a row of 128 bytes: of a row in memory that fills it, that is a multiple
 # of sectors, and of any other
 ROW_CLOCKS = (2.0, 4.5, 7.8)
+STORED_CLOCKS = (3.0, 9.0, 15.0)  # the same for rows of results
 
 
 class Sharing(NamedTuple):
@@ -154,8 +155,8 @@ class TmaKernel(ProductKernel):
             return 0.0
         value, size = product.value, product.element_bytes
         n_tiles, m_tiles = self._tiles(product)
-        loaded = self.m * row_clocks(value.inner_channels.divisor * size) + self.n * ROW_CLOCKS[0]
-        stored = self.m * -(-min(self.n, value.n) * size // ROW_BYTES) * row_clocks(value.n * size)
+        loaded = (self.m + self.n) * row_clocks(value.inner_channels.divisor * size)
+        stored = self.m * -(-min(self.n, value.n) * size // ROW_BYTES) * row_clocks(value.n * size, STORED_CLOCKS)
         rows = k_blocks(product) * loaded + (stored if value.y_channel == 1 else 0)
         all_tiles = n_tiles * m_tiles * product.groups
         return all_tiles * rows / min(all_tiles, product.device.multiprocessors) / Rates.CLOCK
@@ -404,9 +405,9 @@ def _has_wgmma(product: Product) -> bool:
     return has_wgmma(product.device) and product.tensor_cores and "RESULT" not in dict(product.definitions)
 
 
-def row_clocks(nbytes: int) -> float:
+def row_clocks(nbytes: int, clocks: tuple[float, float, float] = ROW_CLOCKS) -> float:
     """Return the clocks in which TMA moves up to 128 of the bytes of a pixel, whose pixels have no gaps."""
-    return ROW_CLOCKS[0 if nbytes % ROW_BYTES == 0 else 1 if nbytes % SECTOR_BYTES == 0 else 2]
+    return clocks[0 if nbytes % ROW_BYTES == 0 else 1 if nbytes % SECTOR_BYTES == 0 else 2]
 
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:
