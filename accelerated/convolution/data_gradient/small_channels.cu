@@ -18,10 +18,11 @@ constexpr int MAX_STRIDE = 8, MAX_TAPS = 32;  // along an axis
 constexpr int STEP_BYTES = 32;                // bytes of K per fragment
 constexpr int IN_FLIGHT = 8;                  // vectors that a thread copies at once
 
-// Describes an axis. A block computes `residues` of the stride; its part of them is `part`.
+// Describes an axis. A block computes one part of the residues of the stride.
 struct Axis {
-  int stride, residues, extent, incoming;  // extents of dx and of dy
-  int first, window;                       // pixels of dy that meet one step, and the first of them for step 0
+  FastDivmod residues;           // residues of the stride that a block computes
+  int stride, extent, incoming;  // extents of dx and of dy
+  int first, window;             // pixels of dy that meet one step, and the first of them for step 0
   int dy_step, dx_step, taps;
   signed char slot[MAX_WINDOW][MAX_STRIDE];  // by pixel and residue: index of the tap among those of the part, or -1
   unsigned char tap[MAX_STRIDE][MAX_TAPS];   // taps of each part
@@ -82,12 +83,26 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
   index = a.tiles[0].divide(a.tiles[1].divide(a.k_blocks.divide(index, k_block), column_tile), row_tile);
   const int image = index, across = a.inner_columns.divisor, down = TILE + rows.window - 1;
   const int first_row = row_tile * TILE + rows.first, first_column = column_tile * TILE + columns.first;
-  const int first_row_residue = row_part * rows.residues, first_column_residue = column_part * columns.residues;
+  const int first_row_residue = row_part * rows.residues.divisor,
+            first_column_residue = column_part * columns.residues.divisor;
   const int of_row = columns.count[column_part], taps = rows.count[row_part] * of_row, padded = a.padded.divisor;
   unsigned char* shared = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char *pixels = shared, *filters = pixels + (down * across + 7) / 8 * 8 * ROW_BYTES;
   float* results = reinterpret_cast<float*>(shared + a.results_at);
   const ELEMENT* dy = a.dy + static_cast<long long>(image) * a.dy_image;
+  // For each pixel of the window and class: the first row of the tap's filters, or -1.
+  __shared__ Vector<short, MAX_CLASSES> slots[MAX_WINDOW * MAX_WINDOW];
+  for (int i = threadIdx.x; i < rows.window * columns.window * MAX_CLASSES; i += THREADS) {
+    const int at = i / MAX_CLASSES, v = at / columns.window, u = at % columns.window;
+    unsigned c;
+    const int r = first_row_residue + columns.residues.divide(i % MAX_CLASSES, c);
+    const int of_class = first_column_residue + c;
+    int found = -1;
+    if (r < first_row_residue + static_cast<int>(rows.residues.divisor) && r < rows.stride &&
+        of_class < columns.stride && rows.slot[v][r] >= 0 && columns.slot[u][of_class] >= 0)
+      found = (rows.slot[v][r] * of_row + columns.slot[u][of_class]) * padded;
+    slots[at].item[i % MAX_CLASSES] = static_cast<short>(found);
+  }
 
   const auto load_block = [&](int k) {
     copy_rows(pixels, down * across, k, a.filters, [&](int i) -> const ELEMENT* {
@@ -123,19 +138,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
       }
       for (int v = 0; v < rows.window; v++)
         for (int u = 0; u < columns.window; u++) {
-          int slot[MAX_CLASSES], met = 0;
-#pragma unroll
-          for (int i = 0; i < MAX_CLASSES; i++) {
-            const int r = i / columns.residues, c = i % columns.residues;
-            slot[i] = -1;
-            if (r >= rows.residues) continue;
-            const int of_rows = rows.slot[v][first_row_residue + r],
-                      of_columns = columns.slot[u][first_column_residue + c];
-            if (of_rows >= 0 && of_columns >= 0) slot[i] = of_rows * of_row + of_columns, met = 1;
-          }
-          if (!met) continue;
+          const Vector<short, MAX_CLASSES> slot = slots[v * columns.window + u];
+          if ((slot.item[0] & slot.item[1] & slot.item[2] & slot.item[3]) < 0) continue;
           for (int s = first_step; s < end_step; s++) {
-            unsigned left[WARP_ROWS][4];
+            unsigned left[WARP_ROWS][4], right[MAX_CLASSES][2];
 #pragma unroll
             for (int r = 0; r < WARP_ROWS; r++) {
               const int row = (warp * WARP_ROWS + r + v) * across + u + lane % 16;
@@ -144,32 +150,41 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
             }
 #pragma unroll
             for (int i = 0; i < MAX_CLASSES; i++) {
-              if (slot[i] < 0) continue;
-              unsigned right[2];
-              ldmatrix(right, swizzled(filters, slot[i] * padded + block * COLUMNS + lane % 8, s * 2 + lane / 8 % 2));
-              if (halved) keep_half(right, upper);
+              const int row = max(static_cast<int>(slot.item[i]), 0) + block * COLUMNS + lane % 8;
+              ldmatrix(right[i], swizzled(filters, row, s * 2 + lane / 8 % 2));
+              if (halved) keep_half(right[i], upper);
+            }
 #pragma unroll
-              for (int r = 0; r < WARP_ROWS; r++) mma_sync<ELEMENT>(sums[r][i], left[r], right);
+            for (int i = 0; i < MAX_CLASSES; i++) {
+              if (slot.item[i] < 0) continue;
+#pragma unroll
+              for (int r = 0; r < WARP_ROWS; r++) mma_sync<ELEMENT>(sums[r][i], left[r], right[i]);
             }
           }
         }
     }
 
     // The tile of dx is [row][column][channel], for the residues of the block.
-    const int width = TILE * columns.residues, first_channel = block * COLUMNS;
+    const int width = TILE * columns.residues.divisor, first_channel = block * COLUMNS;
     const int channels = min(COLUMNS, a.group_channels - first_channel);
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < MAX_CLASSES; i++) {
-      const int row_class = i / columns.residues, column_class = i % columns.residues;
-      if (row_class >= rows.residues) break;
+      unsigned column_class;
+      const unsigned row_class = columns.residues.divide(i, column_class);
+      if (row_class >= rows.residues.divisor) break;
 #pragma unroll
       for (int r = 0; r < WARP_ROWS; r++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-          const int column = (lane / 4 + j / 2 * 8) * columns.residues + column_class, channel = lane % 4 * 2 + j % 2;
-          const int row = (warp * WARP_ROWS + r) * rows.residues + row_class;
-          if (channel < channels) results[(row * width + column) * channels + channel] = sums[r][i][j];
+        for (int half_tile = 0; half_tile < 2; half_tile++) {
+          const int column = (lane / 4 + half_tile * 8) * columns.residues.divisor + column_class;
+          const int row = (warp * WARP_ROWS + r) * rows.residues.divisor + row_class, channel = lane % 4 * 2;
+          float* to = results + (row * width + column) * channels + channel;
+          const float* pair = sums[r][i] + half_tile * 2;
+          if (channels == COLUMNS) *reinterpret_cast<float2*>(to) = make_float2(pair[0], pair[1]);
+          else
+            for (int j = 0; j < 2; j++)
+              if (channel + j < channels) to[j] = pair[j];
         }
     }
     __syncthreads();
@@ -178,34 +193,37 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
                 static_cast<long long>((first_group + group) * a.group_channels + first_channel) * a.dx_channel);
     // Returns the position in dx of a position of the tile, or -1 outside of dx.
     const auto position = [](const Axis& axis, int tile, int first_residue, int at) {
-      const int step = at / axis.residues, residue = first_residue + at - step * axis.residues;
+      unsigned of_step;
+      const int step = axis.residues.divide(at, of_step), residue = first_residue + of_step;
       const int found = (tile * TILE + step) * axis.stride + residue;
       return residue < axis.stride && found < axis.extent ? found : -1;
     };
     const bool vectors = channels == COLUMNS && a.channels_last && a.beta == COMPUTE(0);
-    for (int local = warp; local < TILE * rows.residues; local += THREADS / 32) {
+    for (int local = warp; local < TILE * static_cast<int>(rows.residues.divisor); local += THREADS / 32) {
       const int row = position(rows, row_tile, first_row_residue, local);
       if (row < 0) continue;
       const float* from = results + local * width * channels;
       ELEMENT* to_row = dx + static_cast<long long>(row) * rows.dx_step;
-      for (int item = lane; item < (vectors ? width : width * channels); item += 32) {
-        const int at = vectors ? item : a.channels_last ? item / channels : item % width;
-        const int channel = vectors ? 0 : a.channels_last ? item % channels : item / width;
+      for (int at = lane; at < width; at += 32) {
         const int column = position(columns, column_tile, first_column_residue, at);
         if (column < 0) continue;
-        ELEMENT* to =
-            to_row + static_cast<long long>(column) * columns.dx_step + static_cast<long long>(channel) * a.dx_channel;
+        ELEMENT* to = to_row + static_cast<long long>(column) * columns.dx_step;
         if (vectors && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
 #pragma unroll
           for (int i = 0; i < COLUMNS; i += VECTOR) {
             Vector<ELEMENT, VECTOR> vector;
 #pragma unroll
-            for (int j = 0; j < VECTOR; j++) vector.item[j] = store<ELEMENT>(a.alpha * from[at * COLUMNS + i + j]);
+            for (int j = 0; j < VECTOR; j += 4) {
+              const float4 four = *reinterpret_cast<const float4*>(from + at * COLUMNS + i + j);
+              vector.item[j] = store<ELEMENT>(a.alpha * four.x), vector.item[j + 1] = store<ELEMENT>(a.alpha * four.y);
+              vector.item[j + 2] = store<ELEMENT>(a.alpha * four.z),
+                              vector.item[j + 3] = store<ELEMENT>(a.alpha * four.w);
+            }
             *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(to + i) = vector;
           }
         } else {
-          for (int i = 0; i < (vectors ? COLUMNS : 1); i++)
-            to[i] = blend<COMPUTE>(a.alpha, from[at * channels + channel + i], a.beta, to + i);
+          for (int i = 0; i < channels; i++, to += a.dx_channel)
+            *to = blend<COMPUTE>(a.alpha, from[at * channels + i], a.beta, to);
         }
       }
     }

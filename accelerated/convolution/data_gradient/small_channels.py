@@ -48,7 +48,8 @@ class AxisStruct(ctypes.Structure):
     """Mirror ``Axis`` of small_channels.cu."""
 
     _fields_ = [
-        *declared(c_int, "stride residues extent incoming first window dy_step dx_step taps"),
+        ("residues", FastDivmod),
+        *declared(c_int, "stride extent incoming first window dy_step dx_step taps"),
         ("slot", (c_byte * MAX_STRIDE) * MAX_WINDOW),
         ("tap", (c_ubyte * MAX_TAPS) * MAX_STRIDE),
         ("count", c_ubyte * MAX_STRIDE),
@@ -109,7 +110,7 @@ class Window:
     def struct(self, dy: TensorSpec) -> AxisStruct:
         axis, o, d = AxisStruct(), self.operation, 2 + self.axis
         fill(
-            axis, stride=self.stride, residues=self.residues, extent=o.dx.dims[d], incoming=dy.dims[d],
+            axis, residues=FastDivmod.of(self.residues), stride=self.stride, extent=o.dx.dims[d], incoming=dy.dims[d],
             first=self.first, window=self.size, dy_step=dy.strides[d], dx_step=o.dx.strides[d], taps=self.count,
         )  # fmt: skip
         for part, taps in enumerate(self.of_parts):
