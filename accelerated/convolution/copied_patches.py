@@ -82,7 +82,7 @@ class ConvolutionCopiedPatches(ConvolutionSolver):
 
     def summation_order(self, problem: ConvolutionProblem) -> Order:
         kernel, product = self._product(problem)
-        return kernel.summation_order(product)
+        return Order("patches", (kernel.summation_order(product),))  # in the order of the filter, not tap by tap
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
         y, (name, at) = self._result(problem)
@@ -183,7 +183,8 @@ class DataGradientCopiedPatches(_CopiedPatches):
 
     def summation_order(self, problem: DataGradientProblem) -> Order | None:
         made = _Gradient(problem)
-        return made.solver.summation_order(made.inner)
+        order = made.solver.summation_order(made.inner)
+        return order and Order("patches", (order,))
 
     def plan(self, problem: DataGradientProblem) -> Plan:
         o, made = problem.operation, _Gradient(problem)

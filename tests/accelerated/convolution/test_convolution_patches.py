@@ -174,6 +174,17 @@ def test_patches_of_many_residues_are_one_product(backend):
     assert sum(name.startswith("convolution") for name in names) == 1 and len(names) <= 3, names
 
 
+@pytest.mark.parametrize("kind", ["forward", "data gradient"])
+def test_copies_have_an_order_of_sums_of_their_own(backend, kind):
+    """A patch is summed in the order of the filter. Other solvers sum tap by tap, so that their bits differ."""
+    operation = gradients(patches((2, 8, 12, 8), 16, (4, 4), layout=NCHW))[kind]
+    family = SOLVER_FAMILIES[type(operation)]
+    problem = family.problem(operation, backend.device)
+    orders = {each.name: each.summation_order(problem) for each in family.serving(problem, None)}
+    (copied,) = [order for name, order in orders.items() if name.endswith("copied_patches")]
+    assert copied is not None and list(orders.values()).count(copied) == 1
+
+
 def test_results_in_planes_pass_through_the_workspace(backend):
     """The product writes channels innermost where rows of planes are no whole boxes, and a copy transposes them."""
     names = kernels(check(backend, OPERATIONS["planes"], "convolution.copied_patches"))
