@@ -61,7 +61,9 @@ class MmaKernel(ProductKernel):
         if value.x_vectors:
             return 0.0
         values = value.m * rounded_up(value.k, ROW_BYTES // product.element_bytes) * product.groups
-        return values * -(-value.n // SHARING) / GATHERED
+        # A multiprocessor gathers the values of one tile at a time, and others wait where there are fewer tiles.
+        busy = min(1.0, tiles(value, product.groups, M, self.n) / product.device.multiprocessors)
+        return values * -(-value.n // SHARING) / GATHERED / busy
 
 
 MMA = (MmaKernel(64), MmaKernel(128))
