@@ -26,6 +26,7 @@ OPERATIONS = (MultiHeadAttnForward, MultiHeadAttnStep, MultiHeadAttnBackwardData
 TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
 AXES = tuple((*outer, VECT) for outer in permutations((TIME, BATCH, BEAM)))
 TILED = (8, 16, 32, 64)  # lengths of vectors that tiles divide
+LONG = (160, 256)  # lengths of vectors whose gradients have a kernel each
 SET = cudnnWgradMode_t.CUDNN_WGRAD_MODE_SET
 SCALERS = (0.3, 1.0, 0.0)
 MAX_PRODUCTS = 1_500_000
@@ -80,8 +81,8 @@ def attention(source: Source) -> tuple[AttnSpec, tuple[int, int], int, int]:
 
 
 def length(source: Source) -> int:
-    """Draw the length of a vector: any, or one that tiles divide."""
-    return source.pick((min(source.extent(), TILED[-1]), source.pick(TILED)))
+    """Draw the length of a vector: any, one that tiles divide, or a long one."""
+    return source.pick((min(source.extent(), TILED[-1]), source.pick(TILED), source.pick((*TILED, *LONG))))
 
 
 def windows(source: Source, steps: tuple[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
