@@ -61,7 +61,8 @@ class MatrixProduct(Product):
     @cached_property
     def _by_tma(self) -> TmaProduct | None:
         """Return the product that TMA feeds, wherever it can. A copy of an operand must pay."""
-        found = min(TmaProduct.possible(self), key=lambda made: made.seconds, default=None)
+        # Where memory is the bound of several, the one with the least work of a multiprocessor reads soonest.
+        found = min(TmaProduct.possible(self), key=lambda made: (made.seconds, made.clocks), default=None)
         if self.tile in TMA_TILES:
             if found is None:
                 raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")

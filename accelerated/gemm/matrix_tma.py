@@ -271,26 +271,31 @@ class TmaProduct:
         return self.shares.further > 0 or self.shares.parts > 1
 
     @cached_property
+    def clocks(self) -> float:
+        """Return the approximate clocks of the busiest multiprocessor."""
+        shares, tile, multiprocessors = self.shares, self.tile, self.product.device.multiprocessors
+        if not self.adds:
+            return tile.clocks(-(-shares.tiles // multiprocessors), self.k_blocks)
+        uneven, segments = (UNEVEN, 1 + -(-shares.tiles // shares.blocks)) if shares.further else (1.0, 1)
+        together = -(-shares.blocks // multiprocessors)
+        of_k_block = tile.alone if together == 1 else together * tile.overlapped
+        return shares.max_k_blocks * of_k_block * uneven + tile.stored * segments
+
+    @cached_property
     def seconds(self) -> float:
         """Return the approximate seconds of the busiest multiprocessor or of memory, with the parts of sums and the
         copy.
         """
-        p, shares, tile = self.product, self.shares, self.tile
-        multiprocessors, extra = p.device.multiprocessors, 0.0
+        p, shares, tile, extra = self.product, self.shares, self.tile, 0.0
         if self.adds:
-            uneven, segments = (UNEVEN, 1 + -(-shares.tiles // shares.blocks)) if shares.further else (1.0, 1)
-            together = -(-shares.blocks // multiprocessors)
-            of_k_block = tile.alone if together == 1 else together * tile.overlapped
-            clocks = shares.max_k_blocks * of_k_block * uneven + tile.stored * segments
             extra += SUM_SECONDS + PART_SECONDS * shares.slots / shares.tiles
             extra += 2 * shares.slots * tile.size * SUM_BYTES / SUM_BYTES_PER_SECOND
         else:
-            clocks = tile.clocks(-(-shares.tiles // multiprocessors), self.k_blocks)
             extra += BLEND_SECONDS if p.beta and self.from_registers else 0.0
         extra += sum(self.copies) * COPY_SECONDS + 2 * self.copied_bytes / COPY_BYTES_PER_SECOND
         result = p.m * p.n * ELEMENT_BYTES[p.result] * (2 if p.beta else 1)
         moved = prod(p.batches) * ((p.m + p.n) * p.k * p.segments * self.element_bytes + result)
-        return LAUNCH_SECONDS + max(clocks / CLOCK, moved / BYTES_PER_SECOND) + extra
+        return LAUNCH_SECONDS + max(self.clocks / CLOCK, moved / BYTES_PER_SECOND) + extra
 
     # --- launches ---
 

@@ -167,6 +167,14 @@ def test_a_copy_must_pay(monkeypatch):
     assert many._by_tma.copies == (True, True)
 
 
+def test_products_that_memory_bounds_use_many_multiprocessors(monkeypatch):
+    """Small tiles are chosen among those with the same bound of memory: 64 x 6000 x 1500 has 94 blocks, not 47."""
+    device = open_device("emulated")
+    monkeypatch.setattr(device, "multiprocessors", 132)
+    a, b, c = Matrix("a", 0, 1500, 1), Matrix("b", 0, 1500, 1), Matrix("c", 0, 6000, 1)
+    assert MatrixProduct(device, 64, 6000, 1500, a, b, c, "float", "float", max_workspace=1 << 26).choice[0] == "64x64"
+
+
 @pytest.mark.parametrize("blocks", [3, 7, 13])
 def test_blocks_share_tiles(monkeypatch, blocks):
     """Blocks may begin and end in the middle of a tile, if there are fewer or more blocks than tiles."""
