@@ -51,6 +51,7 @@ SLOTS_BANDWIDTH = 5.6e12  # bytes a second of sums, which stay in L2
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 BLENDED = 6.0  # results that a multiprocessor blends in a clock, as vectors
 BLENDED_APART = 1.5  # results that a multiprocessor blends in a clock, one by one
+LEAST_SHARE = 0.5  # share of the clocks of TMA's rows that few blocks need
 SUM_SECONDS = 7e-7  # seconds of the launch that adds sums
 SUMMED = 3.2e11  # results a second that this launch blends, where channels are contiguous in dw
 SUMMED_APART = 5.5e10  # results a second that it blends one by one
@@ -379,23 +380,26 @@ class Product:
         plain = stored and channel_step == 1 and not self.rows and self.channels == o.dw.dims[1]
         return plain and not any(step % vector for step in (self.channels, filter_step, tap_step))
 
-    def _k_block_clocks(self, rows_are_filters: bool) -> float:
-        """Return the approximate clocks of a K-block: of its products, or of TMA's rows of channels."""
+    def _k_block_clocks(self, rows_are_filters: bool, blocks: int) -> float:
+        """Return the approximate clocks of a K-block: of its products, or of TMA's rows of channels.
+
+        L2 bounds the rows of all blocks, so that those of few blocks take fewer clocks.
+        """
         kernel = self.kernel
         products = kernel.size * kernel.box / kernel.products / kernel.throughput
         if not kernel.reads_channels or self.operation.x.scalar_bytes != 2:
             return products
-        moved = 0.0
+        loaded = 0.0
         for side, boxes in zip(self._sides(rows_are_filters), (kernel.row_boxes, kernel.column_boxes), strict=True):
             tensor = self.copies.get(side.name, self.operation.tensor(side.name))
-            moved += min(boxes, side.boxes) * kernel.box * row_clocks(tensor.strides[-1] * tensor.scalar_bytes)
-        return max(products, moved)
+            loaded += min(boxes, side.boxes) * kernel.box * row_clocks(tensor.strides[-1] * tensor.scalar_bytes)
+        return max(products, loaded * max(LEAST_SHARE, min(1.0, blocks / self.problem.device.multiprocessors)))
 
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""
         kernel = self.kernel
         together = self._follow(rows_are_filters) or (rows_are_filters and self.operation.dw.tensor.strides[1] == 1)
-        k_block = self._k_block_clocks(rows_are_filters)
+        k_block = self._k_block_clocks(rows_are_filters, shares.blocks)
         stored = kernel.size * SUM_BYTES / STORED
         clocks = (shares.share + (shares.longer_parts > 0)) * k_block + stored if shares.parts else 0.0
         if shares.further:  # Further blocks meet several tiles.

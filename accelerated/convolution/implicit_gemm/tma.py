@@ -46,6 +46,8 @@ SECTOR_BYTES = 32  # bytes that the memory reads at once
 # clocks of a multiprocessor in which TMA moves a row of 128 bytes: of a row in memory that fills it, that is a multiple
 # of sectors, and of any other
 ROW_CLOCKS = (2.0, 4.5, 7.8)
+WIDE_ROW_CLOCKS = (2.0, 2.5, 4.8)  # the same of pixels of at least WIDE_BYTES, whose rows share sectors
+WIDE_BYTES = 512
 STORED_CLOCKS = (3.0, 9.0, 15.0)  # the same for rows of results
 
 
@@ -405,8 +407,10 @@ def _has_wgmma(product: Product) -> bool:
     return has_wgmma(product.device) and product.tensor_cores and "RESULT" not in dict(product.definitions)
 
 
-def row_clocks(nbytes: int, clocks: tuple[float, float, float] = ROW_CLOCKS) -> float:
+def row_clocks(nbytes: int, clocks: tuple[float, float, float] | None = None) -> float:
     """Return the clocks in which TMA moves up to 128 of the bytes of a pixel, whose pixels have no gaps."""
+    if clocks is None:
+        clocks = WIDE_ROW_CLOCKS if nbytes >= WIDE_BYTES else ROW_CLOCKS
     return clocks[0 if nbytes % ROW_BYTES == 0 else 1 if nbytes % SECTOR_BYTES == 0 else 2]
 
 
