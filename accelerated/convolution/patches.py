@@ -217,7 +217,7 @@ def _merged(axes: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         if found and steps == [found[-1][0] * step for step in found[-1][1:]]:
             found[-1] = (found[-1][0] * extent, *found[-1][1:])
         else:
-            found.append((extent, *steps))
+            found.append((extent, steps[0], steps[1]))
     return found or [(1, 1, 1)]
 
 

@@ -6,10 +6,10 @@ input and output channels exchanged.
 
 Where TMA reads dy and writes dx, one launch computes all classes. It reads their taps from w in place, with input
 channels innermost, or from a copy with output channels innermost. Elsewhere a first launch for each class copies its
-filter into the workspace. Where tensor cores repay it, dy in NCHW is copied with channels innermost. dx in
-NCHW passes through the workspace where it cannot be written in place. Where the channels of dy do not fill vectors,
-filters get gaps between them if TMA can then read dy in NCHW in place. Otherwise dy is copied with padded channels
-(pack_nhwc.py).
+filter into the workspace. Where tensor cores repay it, dy in NCHW is copied with channels innermost, unless TMA reads
+it in place for filters of one tap. dx in NCHW passes through the workspace where it cannot be written in place, or
+where this is faster. Where the channels of dy do not fill vectors, filters get gaps between them if TMA can then read
+dy in NCHW in place. Otherwise dy is copied with padded channels (pack_nhwc.py).
 """
 
 from __future__ import annotations

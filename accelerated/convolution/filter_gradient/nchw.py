@@ -96,9 +96,10 @@ class FilterGradientNchw(FilterGradientTma):
         return _NchwProduct(problem, kernel)
 
     def _is_known(self, problem: FilterGradientProblem) -> bool:
-        o, c = problem.operation, problem.operation.convolution
+        o, c, kernel = problem.operation, problem.operation.convolution, self.kernel
+        assert isinstance(kernel, NchwKernel)
         plain = prod(o.dw.dims[2:]) == prod(c.stride) == 1 and not any(c.padding) and problem.groups == 1
-        return plain and super()._is_known(problem) and all(_is_nchw(tensor, self.kernel) for tensor in (o.x, o.dy))
+        return plain and super()._is_known(problem) and all(_is_nchw(tensor, kernel) for tensor in (o.x, o.dy))
 
 
 def _is_nchw(tensor: TensorSpec, kernel: NchwKernel) -> bool:
