@@ -28,7 +28,7 @@ from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.cases.convolution.convolution_backward_data import ALGO_1
 from dualdnn.conformance.cases.convolution.convolution_backward_filter import ALGO_1 as FILTER_ALGO_1
 
@@ -158,6 +158,13 @@ def test_elements_of_a_copy_are_as_wide_as_the_neighbours():
     assert {side.data_type for side in found.moved(False)} == {HALF}
     odd = Patches(patches((2, 3, 12, 9), 16, (4, 4), layout=NCHW))
     assert {side.data_type for side in odd.moved(True)} == {HALF}
+
+
+def test_integers_become_wider_pixels(backend):
+    operation = patches((2, 4, 8, 12), 8, (4, 4), INT8)
+    operation = replace(operation, y=TensorSpec.packed(FLOAT, operation.y.dims, NHWC))
+    assert in_place(operation).x.dims == (2, 16, 8, 3)
+    check(backend, operation)
 
 
 @pytest.mark.parametrize("kind", IMAGES)
