@@ -41,7 +41,7 @@ SHARED_BYTES = 200 * 1024  # bytes per block, at most
 SWIZZLE_BYTES = 1024
 ALIGNMENT = 256
 OPERATIONS_PER_SECOND = 250e12  # per second, with all 8 columns
-PASS_CLOCKS = 1000  # clocks of a multiprocessor in which a block writes the results of a pass
+PASS_CLOCKS = 4000  # clocks of a multiprocessor in which a block writes the results of a pass
 
 
 class AxisStruct(ctypes.Structure):

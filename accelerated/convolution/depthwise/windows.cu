@@ -7,7 +7,8 @@
 // (`x`) to dx (`y`). The columns of dx that are a stride apart form a residue, and the residues of a row are
 // neighbouring threads.
 //
-// Roofline bound: bytes, x and y once. A vector of y takes about (3 + CHANNELS) instructions for each tap.
+// Roofline bound: bytes, x and y once. A read takes 6 + CHANNELS instructions, a tap 3 + COLUMNS * CHANNELS.
+// 197x592x1x1919, 1 x 7 in half takes 425 us on an H200 (the bytes take 256).
 #include "convolution/problem.cuh"
 #include "primitives/packed.cuh"
 
