@@ -13,8 +13,6 @@
 #include "primitives/tma.cuh"
 
 constexpr int TEAMS = 4, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
-template <int FILTERS> constexpr int SIXTEENS = FILTERS > 64 ? 1 : 2;  // groups of 16 pixels per warp at a time
-template <int FILTERS> constexpr int PIXELS = 16 * SIXTEENS<FILTERS>;  // pixels per warp at a time
 constexpr int VECTOR = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
 constexpr int ROW_BYTES = 128, STEPS = 4;  // The filters' tiles have rows of ROW_BYTES with four steps of eight words.
 
@@ -275,25 +273,25 @@ __device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsign
 }
 
 // Counts the pixels at which a lane reads terms: one of 16 with ldmatrix, else two.
-template <Read READ, int FILTERS> constexpr int PIXELS_OF_LANE = SIXTEENS<FILTERS> * (READ == Read::VECTORS ? 1 : 2);
+template <Read READ, int SIXTEENS> constexpr int PIXELS_OF_LANE = SIXTEENS * (READ == Read::VECTORS ? 1 : 2);
 
 // Computes sums[h][4 * n + i]: pixel 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
-template <Read READ, int FILTERS>
+template <Read READ, int FILTERS, int SIXTEENS>
 __device__ __forceinline__ void multiply(const Arguments& a,
-                                         const unsigned char* const (&pixel)[PIXELS_OF_LANE<READ, FILTERS>],
+                                         const unsigned char* const (&pixel)[PIXELS_OF_LANE<READ, SIXTEENS>],
                                          const Words* table, const unsigned char* fragments,
-                                         float (&sums)[SIXTEENS<FILTERS>][FILTERS / 2]) {
+                                         float (&sums)[SIXTEENS][FILTERS / 2]) {
   const int lane = threadIdx.x % 32, steps = a.steps;
 #pragma unroll
-  for (int h = 0; h < SIXTEENS<FILTERS>; h++)
+  for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
     for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
-  auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS<FILTERS>][4]) {
+  auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS][4]) {
     if constexpr (READ == Read::VECTORS) {
       // The last step may lack its second vector.
       const unsigned mask = (2 * k + 1) * VECTOR < a.terms ? ~0u : 0u;
 #pragma unroll
-      for (int h = 0; h < SIXTEENS<FILTERS>; h++) {
+      for (int h = 0; h < SIXTEENS; h++) {
         ldmatrix(image[h], pixel[h] + (lane < 16 ? entry.item[0] : entry.item[2]));
         image[h][2] &= mask, image[h][3] &= mask;
       }
@@ -307,7 +305,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
         }
       }
 #pragma unroll
-      for (int h = 0; h < SIXTEENS<FILTERS>; h++)
+      for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
           image[h][i] =
@@ -315,7 +313,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     }
   };
   const Words* entries = table + (READ == Read::VECTORS ? 0 : lane % 4);
-  unsigned image[2][SIXTEENS<FILTERS>][4];  // One fragment is read while the other is multiplied.
+  unsigned image[2][SIXTEENS][4];  // One fragment is read while the other is multiplied.
   read_image(0, read_words(entries), image[0]);
   for (int first = 0; first < steps; first += STEPS, entries += 4 * STEPS, fragments += FILTERS * ROW_BYTES) {
 #pragma unroll
@@ -324,8 +322,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
       const Words next = read_words(entries + 4 * (i + 1));  // The table has one more entry after the last step.
       wgmma_fence();
 #pragma unroll
-      for (int h = 0; h < SIXTEENS<FILTERS>; h++)
-        wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
+      for (int h = 0; h < SIXTEENS; h++) wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
       wgmma_commit();
       wgmma_wait<1>();
       if (first + i + 1 < steps) read_image(first + i + 1, next, image[(i + 1) % 2]);
@@ -333,24 +330,24 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int h = 0; h < SIXTEENS<FILTERS>; h++) wgmma_fence_accumulators(sums[h]);
+  for (int h = 0; h < SIXTEENS; h++) wgmma_fence_accumulators(sums[h]);
 }
 
 // --- The results ---
 
 // Transposes a warp's results in shared memory, some filters at a time, so that it writes 16-byte vectors to y.
-template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
+template <bool ACROSS_FILTERS, int FILTERS, int SIXTEENS> struct Staging {
   static constexpr int MAX_COUNT = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32,
                        COUNT = FILTERS < MAX_COUNT ? FILTERS : MAX_COUNT;  // filters at a time
-  static constexpr int ROWS = ACROSS_FILTERS ? PIXELS<FILTERS> : COUNT,
-                       COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS<FILTERS>, PITCH = COLUMNS + VECTOR;
+  static constexpr int ROWS = ACROSS_FILTERS ? 16 * SIXTEENS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : 16 * SIXTEENS,
+                       PITCH = COLUMNS + VECTOR;
 };
 
-template <bool ACROSS_FILTERS, int FILTERS>
+template <bool ACROSS_FILTERS, int FILTERS, int SIXTEENS>
 __device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters,
                                               unsigned first_channel, const ELEMENT* prior, ELEMENT* y, int y_vectors,
-                                              ELEMENT* staging, const float (&sums)[SIXTEENS<FILTERS>][FILTERS / 2]) {
-  using Stage = Staging<ACROSS_FILTERS, FILTERS>;
+                                              ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
+  using Stage = Staging<ACROSS_FILTERS, FILTERS, SIXTEENS>;
   constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH;
   const int lane = threadIdx.x % 32, y_channel = a.y_channel, rows = min(tile.rows, a.tile_rows);
   struct Spot {
@@ -366,7 +363,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   const Epilogue& e = a.epilogue;
   auto stage = [&](int from, auto plain) {
 #pragma unroll
-    for (int h = 0; h < SIXTEENS<FILTERS>; h++)
+    for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
         const int pixel = 16 * h + lane / 4 + side * 8;
@@ -445,9 +442,11 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   }
 }
 
-template <bool ACROSS_FILTERS, Read READ, int FILTERS> __device__ __forceinline__ void convolve(const Arguments& a) {
-  constexpr int STAGING =
-      Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // results per warp
+// A warp computes SIXTEENS groups of 16 pixels at a time.
+template <bool ACROSS_FILTERS, Read READ, int FILTERS, int SIXTEENS>
+__device__ __forceinline__ void convolve(const Arguments& a) {
+  constexpr int STAGING = Staging<ACROSS_FILTERS, FILTERS, SIXTEENS>::ROWS *
+                          Staging<ACROSS_FILTERS, FILTERS, SIXTEENS>::PITCH;  // results per warp
   const int team = threadIdx.x / TEAM, warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
   unsigned n_tile, group;
   const unsigned block = a.groups.divide(a.n_tiles.divide(blockIdx.x, n_tile), group);
@@ -483,23 +482,23 @@ template <bool ACROSS_FILTERS, Read READ, int FILTERS> __device__ __forceinline_
     const Tile tile = find_tile(a, index);
     const int y_base = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] +
                        tile.first_column * a.y_axis[2] + static_cast<int>(first_channel) * a.y_channel;
-    for (int team_first = 0; team_first < pixels; team_first += WARPS * PIXELS<FILTERS>) {
-      const int first = team_first + warp * PIXELS<FILTERS>;
-      const unsigned char* pixel[PIXELS_OF_LANE<READ, FILTERS>];
+    for (int team_first = 0; team_first < pixels; team_first += WARPS * 16 * SIXTEENS) {
+      const int first = team_first + warp * 16 * SIXTEENS;
+      const unsigned char* pixel[PIXELS_OF_LANE<READ, SIXTEENS>];
 #pragma unroll
-      for (int i = 0; i < PIXELS_OF_LANE<READ, FILTERS>; i++) {
+      for (int i = 0; i < PIXELS_OF_LANE<READ, SIXTEENS>; i++) {
         unsigned column;
-        const int at = first + PIXELS<FILTERS> / PIXELS_OF_LANE<READ, FILTERS> * i +
-                       (READ == Read::VECTORS ? lane % 16 : lane / 4);
+        const int at =
+            first + 16 * SIXTEENS / PIXELS_OF_LANE<READ, SIXTEENS> * i + (READ == Read::VECTORS ? lane % 16 : lane / 4);
         const unsigned row = a.columns.divide(min(at, pixels - 1), column);
         pixel[i] = buffers + buffer * a.buffer_bytes +
                    (row * a.step[1] * a.pitch + column * a.step[2] * a.pixel) * sizeof(ELEMENT);
       }
-      float sums[SIXTEENS<FILTERS>][FILTERS / 2];
-      multiply<READ, FILTERS>(a, pixel, table, fragments, sums);
-      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + y_base, a.y + y_base,
-                                             y_vectors,
-                                             reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
+      float sums[SIXTEENS][FILTERS / 2];
+      multiply<READ, FILTERS, SIXTEENS>(a, pixel, table, fragments, sums);
+      write_results<ACROSS_FILTERS, FILTERS, SIXTEENS>(
+          a, tile, first, filters, first_channel, a.prior + y_base, a.y + y_base, y_vectors,
+          reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
     }
   }
 }
@@ -509,20 +508,22 @@ template <bool ACROSS_FILTERS, Read READ, int FILTERS> __device__ __forceinline_
     griddepcontrol_wait();                                                                                        \
     convolve<__VA_ARGS__>(a);                                                                                     \
   }
-KERNEL(words_nhwc_32, true, Read::WORDS, 32)
-KERNEL(words_nhwc_64, true, Read::WORDS, 64)
-KERNEL(words_nchw_32, false, Read::WORDS, 32)
-KERNEL(words_nchw_64, false, Read::WORDS, 64)
+KERNEL(words_nhwc_32, true, Read::WORDS, 32, 2)
+KERNEL(words_nhwc_64, true, Read::WORDS, 64, 2)
+KERNEL(words_nchw_32, false, Read::WORDS, 32, 2)
+KERNEL(words_nchw_64, false, Read::WORDS, 64, 2)
 #define ONE_READ_float 1  // An element is a word.
 #define JOIN(a, b) a##b
 #define JOINED(a, b) JOIN(a, b)
 #if !JOINED(ONE_READ_, ELEMENT)
-KERNEL(elements_nhwc_32, true, Read::ELEMENTS, 32)
-KERNEL(elements_nhwc_64, true, Read::ELEMENTS, 64)
-KERNEL(elements_nchw_32, false, Read::ELEMENTS, 32)
-KERNEL(elements_nchw_64, false, Read::ELEMENTS, 64)
-KERNEL(vectors_nhwc_32, true, Read::VECTORS, 32)
-KERNEL(vectors_nhwc_64, true, Read::VECTORS, 64)
-KERNEL(words_nhwc_128, true, Read::WORDS, 128)
-KERNEL(vectors_nhwc_128, true, Read::VECTORS, 128)
+KERNEL(elements_nhwc_32, true, Read::ELEMENTS, 32, 2)
+KERNEL(elements_nhwc_64, true, Read::ELEMENTS, 64, 2)
+KERNEL(elements_nchw_32, false, Read::ELEMENTS, 32, 2)
+KERNEL(elements_nchw_64, false, Read::ELEMENTS, 64, 2)
+KERNEL(vectors_nhwc_32, true, Read::VECTORS, 32, 2)
+KERNEL(vectors_nhwc_64, true, Read::VECTORS, 64, 2)
+KERNEL(words_nhwc_128, true, Read::WORDS, 128, 1)
+KERNEL(words_nhwc_64_narrow, true, Read::WORDS, 64, 1)
+KERNEL(vectors_nhwc_128, true, Read::VECTORS, 128, 1)
+KERNEL(vectors_nhwc_64_narrow, true, Read::VECTORS, 64, 1)
 #endif

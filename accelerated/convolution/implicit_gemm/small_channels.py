@@ -48,7 +48,7 @@ ENTRY_BYTES = 8  # bytes per entry of the table
 ROW_BYTES = 128  # bytes per row of the filters' tiles
 STAGED_FILTERS = 32  # filters whose results are transposed together; 64 of 16 bits where they are contiguous
 FILTERS = (32, 64, 128)  # filters per block
-WIDE = 64  # filters up to which a warp has 32 pixels at a time; else it has 16
+WIDE = 64  # filters up to which a warp may have 32 pixels at a time, and from which it may have 16
 MAX_ROWS = 64  # per tile
 WIDTHS = tuple(first << n for n in range(8) for first in (8, 12))  # columns per tile, unless it has full rows
 FILTER_CLOCKS = 4  # clocks of a multiprocessor, per step of 32 pixels and 16 filters
@@ -99,6 +99,7 @@ class Geometry:
     filters: int  # per block
     only: Tile | None = None  # tile that must be taken
     w_steps: tuple[int, ...] = ()  # strides of w between filters, channels and taps in elements, unless its own
+    narrow: bool = False  # whether a warp has 16 pixels at a time instead of 32
 
     @cached_property
     def channels(self) -> int:
@@ -205,7 +206,7 @@ class Geometry:
     @property
     def pixels(self) -> int:
         """Return the pixels per warp at a time."""
-        return 32 if self.filters <= WIDE else 16
+        return 16 if self.narrow else 32
 
     @cached_property
     def group_filters(self) -> int:
@@ -225,8 +226,10 @@ class Geometry:
 
     @cached_property
     def has_kernel(self) -> bool:
-        """Return whether a kernel has this many filters. Only 16 bits in NHWC, read in whole words, have many."""
-        return self.filters <= WIDE or (self.across_filters and self.vector == 8 and self.terms.one_read)
+        """Return whether a kernel has these filters and pixels. The narrow ones read 16 bits in NHWC in whole words."""
+        if not self.narrow:
+            return self.filters <= WIDE
+        return self.filters >= WIDE and self.across_filters and self.vector == 8 and self.terms.one_read
 
     def y_vectors(self, tile: Tile) -> int:
         """Return how many contiguous results of a tile, filters or pixels, fill aligned vectors."""
@@ -368,8 +371,9 @@ def geometry_of(
     are not contiguous in y.
     """
     x, y = in_one_row(operation.convolution, operation.w, operation.x, operation.y)
-    found = Geometry(replace(operation, x=x, y=y), multiprocessors, filters, None, w_steps)
-    return found if found.has_kernel and found.writes_y and found.tile else None
+    made = (Geometry(replace(operation, x=x, y=y), multiprocessors, filters, None, w_steps, n) for n in (False, True))
+    possible = (found for found in made if found.has_kernel and found.writes_y and found.tile)
+    return min(possible, key=lambda found: found.busy_clocks, default=None)
 
 
 def fastest(operation: Convolution, multiprocessors: int, w_steps: tuple[int, ...] = ()) -> Geometry | None:
@@ -420,6 +424,7 @@ def small_channels_launch(found: Geometry, device: Any) -> Launch:
     )
     layout = "nhwc" if found.across_filters else "nchw"
     name = f"convolution_small_channels_{terms.read}_{layout}_{found.filters}"
+    name += "_narrow" * (found.narrow and found.filters == WIDE)
     function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))
     grid = (n_tiles * groups * blocks, 1, 1)
     return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1), found.shared_bytes(tile))

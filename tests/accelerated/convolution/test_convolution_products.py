@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -360,10 +361,10 @@ FEW = {
 @pytest.mark.parametrize("rows, columns", [(1, 32), (2, 32), (1, 1000), (3, 1000), (1000, 1000)])
 def test_every_tile_of_few_channels(backend, operation, rows, columns):
     """One block computes all tiles; the last ones are partial."""
-    for filters in small_channels.FILTERS:
+    for filters, narrow in product(small_channels.FILTERS, (False, True)):
         free = small_channels.Geometry(operation, 1, filters)
         tile = small_channels.Tile(min(rows, free.outputs[1]), min(columns, free.outputs[2]))
-        found = small_channels.Geometry(operation, 1, filters, only=tile)
+        found = small_channels.Geometry(operation, 1, filters, only=tile, narrow=narrow)
         if not found.has_kernel:
             continue
         launch = small_channels.small_channels_launch(found, backend.device)
