@@ -18,9 +18,13 @@ DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
 )
 # The members of such a list are matters if all of them are names of the document.
 NAME = r"[A-Za-z]\w*(?:\(\))?"
-LIST = re.compile(rf"{NAME}(?:, (?:or |and )?{NAME})*,? (?:and|or) {NAME}|CUDNN_\w+(?:, CUDNN_\w+)+")
+LIST = re.compile(
+    rf"{NAME}(?:, (?:or |and )?{NAME})*,? (?:and|or) {NAME}|CUDNN_\w+(?:, CUDNN_\w+)+|(?<=any of ){NAME}(?:, {NAME})+|(?<=any of: ){NAME}(?:, {NAME})+"
+)
 # These lists name what a refused value differs from, or who tells a value: they are no matters.
-ASIDE = re.compile(r"\b(other than|(advised|reported|consumed) by|with every|for (the given|input)|minimum length) .*")
+ASIDE = re.compile(
+    r"\b(other than|none of|(advised|reported|consumed) by|with every|for (the given|input)|minimum length) .*"
+)
 # Such a sentence is a row of a table of data types; its first type is the input's.
 ROW = re.compile(r"\bcombination:|_CONFIG:")
 TABLE_ROW = re.compile(r"(2D|3D), ")  # beginning of a row of a table of algorithms
@@ -37,7 +41,8 @@ PROMISES = re.compile(
 )
 MEMBERS = re.compile(r"are the members of (\w+_t)")
 SPOKEN = {  # Sentences call these enumerators so.
-    "packed sequence-major layout": ("CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED",),
+    "packed sequence-major layout also works": ("CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED",),
+    "packed sequence-major layout is supported": ("CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED",),
     "sequence-major (time-major) or batch-major": (
         "CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED", "CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED",
     ),
@@ -50,13 +55,15 @@ FLOATS = ("CUDNN_TYPE_FLOAT", "CUDNN_TYPE_DOUBLE")  # types of attributes that m
 PARTS = ("Desc", "SizeInBytes", "Size")  # ends of the names of parameters that describe another one
 # A refusal of such a relation is of all members of a list at once.
 RELATION = re.compile(
-    r"\b(differ|disagree|(mis)?match(ed)?|identical|do(es)? not (all )?(have|share)|other is not|both must)\b"
+    r"\b(differ|disagree|overlap|(mis)?match(ed)?|identical|same (pointer|memory|device buffer)|pointers may be equal|do(es)? not (all )?(have|share)|other is not|both must)\b"
 )
 MADE = re.compile(
     r"\b(?:made|[Cc]reated|configured|deleted|destroyed|released) (?:by|with) (\w+)"
 )  # by the functions that are named
 # A whole call that is refused says nothing on these sentences: they permit one of its ways.
-PERMISSION = re.compile(r"\b(may|can|works?|supported|permit(s|ted)?|allow(s|ed)?|optional|NOP|need not)\b")
+PERMISSION = re.compile(
+    r"\b(may(?! not)|can(?!not)|works?|supported|(?<!not )(permit(s|ted)?|allow(s|ed)?)|optional|NOP|need not)\b"
+)
 # What such a sentence demands shows in a refusal alone.
 MODAL = re.compile(
     r"\b(must|has to|have to|should|requires?|may only|only|cannot|share the same|not grow)\b(?!.*\breturned\b)", re.I
@@ -76,7 +83,7 @@ MEANS = re.compile(
 )
 ZEROS = re.compile(r"NULL.*\bzeros?\b")
 PLACE = "CUDNN_FUSED_"  # beginning of names that say where a sentence holds
-RELEASES = re.compile(r"(Destroys|Frees|Releases)\b")
+RELEASES = re.compile(r"(Destroys|Frees|Releases)\b|\bis freed by\b")
 
 
 @cache
@@ -155,6 +162,19 @@ def spoken_of(clause: Any) -> tuple[str, ...]:
     return next((names for phrase, names in SPOKEN.items() if phrase in clause.text), ())
 
 
+def is_row(clause: Any) -> bool:
+    """Return whether a clause is a row of a table, of data types or of algorithms."""
+    return ROW.search(clause.text) is not None or bool(algorithms_of(clause))
+
+
+def types_of(clause: Any) -> tuple[str, ...]:
+    """Return the data types of a row of a table of them, the input's first; a row may leave out how they begin."""
+    words = (
+        word if word.startswith("CUDNN_DATA_") else f"CUDNN_DATA_{word}" for word in re.findall(r"\w+", clause.text)
+    )
+    return tuple(dict.fromkeys(word for word in words if word in _names())) if ROW.search(clause.text) else ()
+
+
 @cache
 def algorithms_of(clause: Any) -> tuple[str, ...]:
     """Return the algorithms of a row of a table, by which it begins; nothing for another sentence."""
@@ -174,9 +194,16 @@ def allows(clause: Any) -> bool:
 def is_silent(clause: Any, broken: Any) -> bool:
     """Return whether a failure under a break says nothing on a clause, whatever the case does."""
     text, how = clause.text, broken.how
+    if clause.kind == "aliasing" and PERMISSION.search(text) and not MODAL.search(text):
+        return how != "shared memory refused"
+    demands = clause.kind in OF_DEMANDS and MODAL.search(text) is not None
+    if how == "refused" and (
+        clause.kind == "note" or (demands and not allows(clause) and not is_row(clause) and clause.kind != "ordering")
+    ):
+        return True
     if how == "refused":  # A call that does nothing would release nothing.
         whole = all(name == clause.function or name.startswith(PLACE) for name in broken.only)
-        return whole and (PERMISSION.search(text) or RELEASES.match(text)) is not None
+        return whole and (PERMISSION.search(text) or RELEASES.search(text)) is not None
     if NULLS.search(text) and not clause.status and clause.kind != "default":
         return how not in OF_NULLS
     if how == "argument" and broken.function == clause.function and "Set" in clause.function and MEANS.search(text):
@@ -188,4 +215,4 @@ def is_silent(clause: Any, broken: Any) -> bool:
     named = how == "nothing" and broken.function in text and broken.function != clause.function
     if clause.kind == "ordering" and not OF_OBJECTS.search(text):
         return False
-    return clause.kind in OF_DEMANDS and how in OF_VALUES and MODAL.search(text) is not None and not named
+    return demands and how in OF_VALUES and not named

@@ -33,7 +33,7 @@ BROKEN = "break of"  # prefix of a noticed break: break of CLAUSE: BREAK, or bre
 RUNS = 12  # cases of one test function in which a break of one clause changes something, in one process
 TRIED = 30  # cases of one test function that run under a break of one clause, in one process
 # These kinds of clauses say what a call accepts; a refusal of another value breaks them.
-OF_ACCEPTANCE = ("dtype", "layout", "shape", "support")
+OF_ACCEPTANCE = ("dtype", "layout", "shape", "support", "note")
 # Normalizations show what these sentences say by the statistics, activation and z that a call then accepts.
 SELECTING = re.compile(r"Normali[sz]ation|Norm(Mode|Algo)_t")
 SELECTS = re.compile(r"\b(selects|chooses|names|normalises)\b")

@@ -21,7 +21,6 @@ from .matters import (
     LIMITED,
     PRESET,
     PROMISES,
-    ROW,
     algorithms_of,
     allows,
     is_counted,
@@ -29,6 +28,7 @@ from .matters import (
     matters_of,
     parameters,
     spoken_of,
+    types_of,
 )
 
 # These sentences forbid or demand something, which a refusal shows.
@@ -84,6 +84,7 @@ SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "pooling
 DIRECTION = re.compile(r"\b(?:CUDNN_)?(UNIDIRECTIONAL|BIDIRECTIONAL)\b", re.I)  # networks that a sentence is about
 DIMENSIONS = re.compile(r"\b[Dd]im(ension)? \d|\bdimension\b")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
+POINTED = re.compile(r"\((void|int64_t|double|size_t) \*, ")  # sentences on what a pack points to
 EVERY_LAYOUT = re.compile(r"([Ee]very|[Aa]ny|All) (tensor )?(formats?|layouts?)|strides are free")
 SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others
 SORTED = re.compile(r"\b(sorted|ordered)\b")
@@ -207,7 +208,7 @@ def _breaks(clause: Any) -> Iterator[Break]:
         yield from (Break(how, clause.function, only=(name,)) for name in row for how in LIMITED)
     elif spoken := spoken_of(clause):
         yield from (Break("refused", clause.function, only=(name,)) for name in spoken)
-    elif known and ROW.search(clause.text) and (kinds := tuple(w for w in words if w.startswith("CUDNN_DATA_"))):
+    elif known and (kinds := types_of(clause)):
         yield Break("refused", clause.function, only=kinds)
     elif known:
         yield from _of_function(clause, known, words)
@@ -245,6 +246,8 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             continue
         setter, getter, parameter = ATTRIBUTES[types[word]]
         only = (*places, word)
+        if POINTED.search(clause.text):
+            yield Break("nothing", setter, only=only)
         if clause.kind == "default":
             yield Break("result", getter, only=only)
         elif PERMITS.search(clause.text) and setter != "cudnnBackendSetAttribute":

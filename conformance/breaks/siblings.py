@@ -13,7 +13,7 @@ from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 
 from ..scope import clauses as documented
-from .matters import ALGORITHMS, ROW, TABLE_ROW, algorithms_of
+from .matters import ALGORITHMS, TABLE_ROW, algorithms_of, types_of
 
 CONFIGURATION = "_CONFIG"  # end of the names of combinations of data types; parameters of cases leave it out
 NUMBER = re.compile(r"c\d{2,3}")
@@ -109,6 +109,6 @@ def _kinds_of(clause: str) -> Kinds:
     algorithms = {*algorithms_of(documented()[clause]), *MODES.get(documented()[clause].text.partition(" mode")[0], ())}
     rank = words & RANKS if TABLE_ROW.match(documented()[clause].text) else set()
     found = by_kind({function, number, *(words - RANKS), *short, *algorithms, *rank})
-    if ROW.search(documented()[clause].text) and TYPE in found:
-        found[TYPE] = frozenset(re.findall(r"CUDNN_DATA_\w+", documented()[clause].text)[:1])
+    if types := types_of(documented()[clause]):
+        found[TYPE] = frozenset(types[:1])
     return found

@@ -139,7 +139,7 @@ OUTSIDE: dict[str, tuple[Algo, dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@shows(f"{D}/c31", f"{SIZE}/c08", *(f"{D}/c{n:02}" for n in (13, 14, 15, 16, 19)))
+@shows(f"{D}/c31", f"{SIZE}/c04", f"{SIZE}/c08", *(f"{D}/c{n:02}" for n in (13, 14, 15, 16, 19)))
 @pytest.mark.parametrize("limit", OUTSIDE)
 def test_limits_of_the_tables(caller, run, refused, refuses, limit):
     algo, inside, outside = OUTSIDE[limit]

@@ -407,7 +407,7 @@ def test_null(cudnn, refuses):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", call, None, *rest)
 
 
-@shows("cudnnBackendDestroyDescriptor/c01", "cudnnStatus_t/c05")
+@shows("cudnnBackendDestroyDescriptor/c01", "cudnnBackendDescriptor_t/c05", "cudnnStatus_t/c05")
 def test_destroyed_is_refused(subject, cudnn, refuses):
     if not subject.survives_stray_pointers:
         pytest.skip("a destroyed descriptor of a foreign library is freed memory")
