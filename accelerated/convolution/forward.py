@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -12,7 +11,7 @@ from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t
 from dualdnn.api.operations import ConvolutionSpec, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
-from ..plans import Plan, WorkspacePlan, estimated_seconds, type_definitions, with_alignment
+from ..plans import Plan, WorkspacePlan, type_definitions, with_alignment
 from ..runtime.device import reaches
 from ..solver import Problem, Solver
 from .implicit_gemm.product import Product, ProductKernel
@@ -157,15 +156,10 @@ class ConvolutionProblem(Problem):
         y = self.operation.y.dims
         return 2.0 * filled * self.groups * self.operation.terms * (prod(y) // y[1])
 
-    def seconds_of(self, algo: Algo) -> float:
-        """Return the approximate seconds of the same convolution with another algorithm."""
-        return estimated_seconds(replace(self.operation, algo=algo), self.device)
-
     def product_seconds(self, kernel: ProductKernel) -> float:
         """Return the approximate seconds of the implicit GEMM with a kernel, without its launch."""
-        product = self.products[0]
-        computing = self.operations / kernel.operations_per_second(product)
-        return max(self.memory_seconds, computing, self.writing_seconds, kernel.gathering_seconds(product))
+        computing = sum(max(kernel.computing_seconds(p), kernel.gathering_seconds(p)) for p in self.products)
+        return max(self.memory_seconds, self.writing_seconds, computing)
 
     @property
     def writing_seconds(self) -> float:

@@ -127,8 +127,7 @@ class PackGroups(ConvolutionSolver):
         kernel, product = packed.product(problem) or (TMA[0], None)
         assert product
         copied = 2 * packed.x.nbytes / Rates.BANDWIDTH + Rates.LAUNCH if packed.copies_x else 0.0
-        clocks, _ = kernel.clocks(product, True)
-        return 3 * Rates.LAUNCH + copied + max(problem.memory_seconds, clocks / Rates.CLOCK)
+        return 3 * Rates.LAUNCH + copied + max(problem.memory_seconds, kernel.computing_seconds(product))
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o, device, packed = problem.operation, problem.device, Packed.of(problem)

@@ -34,15 +34,15 @@ FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first o
 
 
 class Rates:
-    """Hold the rates of kernels on an H200: bytes and operations a second (two for each multiply-add), and seconds of a
-    launch.
+    """Hold the rates of kernels on an H200: bytes and operations a second (two for each multiply-add, of a word for
+    WORDS), and seconds of a launch.
     """
 
     BANDWIDTH = 3.5e12
     LAUNCH = 4e-6  # seconds of a kernel that does nothing
     CLOCK = 1.755e9  # clocks a second of a multiprocessor
     ODD_RESULTS = 2.8e11  # results of 16 bits a second in pixels that are no multiple of 16 bytes
-    TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12, 20e12, 100e12
+    TENSOR_CORES, FLOATS, DOUBLES, WORDS = 650e12, 45e12, 20e12, 25e12
 
 
 class ConvolutionStruct(ctypes.Structure):

@@ -16,7 +16,7 @@ from ...plans import Launch, Plan, arrays_of, fields_of, pointers, structure, ty
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, has_tma, mapped_structure
-from ...solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver
+from ...solver import BYTES_PER_SECOND, Solver
 from ..composed import At, ComposedPlan, within
 from ..depthwise.tma import tiled_map
 from ..problem import VECTOR_BYTES, Rates, channels_last
@@ -41,6 +41,7 @@ MAX_STAGES = 8  # stages of the ring
 STAGE_BYTES = 60 << 10  # bytes per block
 TMA_BLOCKS = 2  # blocks per multiprocessor
 SUM_BYTES = 4
+OPERATIONS_PER_SECOND = 12e12  # operations of an H200 with windows of 49 taps
 
 
 class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
@@ -67,8 +68,8 @@ class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         o = problem.operation
-        computing = 2.0 * prod(o.dy.dims) * prod(o.dw.dims[2:]) / Rates.FLOATS
-        return 2 * LAUNCH_SECONDS + max(computing, (o.x.nbytes + o.dy.nbytes) / BYTES_PER_SECOND)
+        computing = 2.0 * prod(o.dy.dims) * prod(o.dw.dims[2:]) / OPERATIONS_PER_SECOND
+        return 2 * Rates.LAUNCH + max(computing, (o.x.nbytes + o.dy.nbytes) / BYTES_PER_SECOND)
 
     def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
         division, nbytes = self.division(problem), problem.operation.x.scalar_bytes

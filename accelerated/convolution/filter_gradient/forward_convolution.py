@@ -130,17 +130,12 @@ class FilterGradient(Solver[FilterGradientProblem]):
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         o, division = problem.operation, _Division(problem)
-        # A block adds all products of its tile, so that fewer blocks than multiprocessors leave some idle.
-        tiles = problem.groups * -(-(o.dw.dims[0] // problem.groups) // TILE) * -(-prod(o.dw.dims[1:]) // TILE)
-        busy = min(1.0, division.parts * tiles / problem.device.multiprocessors)
-        if division.parts == 1 and division.inner:
-            copied = 2 * (o.dy.nbytes + division.transposed * o.x.nbytes) / Rates.BANDWIDTH
-            return 4 * Rates.LAUNCH + copied + division.inner.estimated_seconds / busy
-        cores = ConvolutionProblem(division.forward, problem.device).tensor_cores
-        rate = Rates.TENSOR_CORES if cores else Rates.DOUBLES if o.x.scalar_bytes == 8 else Rates.FLOATS
-        moved = 3 * (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH
-        filled = tiles * TILE * TILE
-        return 4 * Rates.LAUNCH + moved + 2.0 * filled * o.terms / rate / busy
+        copied = 2 * (o.dy.nbytes + division.transposed * o.x.nbytes) / Rates.BANDWIDTH
+        if division.inner:
+            computing = division.inner.estimated_seconds
+        else:
+            computing = Rates.LAUNCH + _computing_seconds(grouped_product(problem, division.forward))
+        return 4 * Rates.LAUNCH + copied + computing
 
     def is_one_product(self, problem: FilterGradientProblem) -> bool:
         """Return whether the gradient is one convolution, of transposed operands."""
@@ -228,6 +223,10 @@ def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward)
     return ConvolutionProblem(forward, problem.device, aligned=False).product(value)
 
 
+def _computing_seconds(product: Product) -> float:
+    return kernel_of(product, BY_COORDINATES).computing_seconds(product)
+
+
 class FilterGradientAsItLies(Solver[FilterGradientProblem]):
     """Serve ALGO_3 with the implicit GEMM of x in place, and dy as a filter in the workspace."""
 
@@ -240,20 +239,20 @@ class FilterGradientAsItLies(Solver[FilterGradientProblem]):
         return with_alignment(problem.incoming(1, False)[1].nbytes)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
-        o = problem.operation
-        rate = Rates.DOUBLES if o.x.scalar_bytes == 8 else Rates.FLOATS
-        filled = (
-            rounded_up(o.dw.dims[0] // problem.groups, TILE) * problem.groups * rounded_up(prod(o.dw.dims[1:]), TILE)
-        )
-        return 3 * Rates.LAUNCH + 2 * o.dy.nbytes / Rates.BANDWIDTH + 2.0 * filled * o.terms / rate
+        copied = 2 * problem.operation.dy.nbytes / Rates.BANDWIDTH
+        return 3 * Rates.LAUNCH + copied + _computing_seconds(self._product(problem))
+
+    def _product(self, problem: FilterGradientProblem) -> Product:
+        o, (result, _) = problem.operation, problem.result(problem.operation.x.data_type, problem.operation.dw.dims[0])
+        spec, w = problem.convolution(problem.groups), problem.incoming(1, False)[1]
+        forward = ConvolutionForward(spec, IMPLICIT_GEMM, 0, o.alpha, o.beta, problem.exchanged, w, result)
+        return grouped_product(problem, forward)
 
     def plan(self, problem: FilterGradientProblem) -> Plan:
         o, device = problem.operation, problem.device
         source, w = problem.incoming(1, False)
-        result, result_at = problem.result(o.x.data_type, o.dw.dims[0])
-        spec = problem.convolution(problem.groups)
-        forward = ConvolutionForward(spec, IMPLICIT_GEMM, 0, o.alpha, o.beta, problem.exchanged, w, result)
-        product = grouped_product(problem, forward)
+        _, result_at = problem.result(o.x.data_type, o.dw.dims[0])
+        product = self._product(problem)
         where = {"x": At("x"), "w": At("workSpace"), "y": At("dw", result_at)}
         launches = [
             *within([transposed_filter(source, w, device)], {"x": At("dy"), "y": where["w"]}),

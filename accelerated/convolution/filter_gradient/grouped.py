@@ -11,7 +11,7 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ...plans import Launch, Plan, factors, fields_of, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
-from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
+from ...solver import Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
 from ..grouped import DATA_TYPES, MAX_PER_LANE, PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS, Lane, seconds_of
 from ..problem import FARTHEST, Rates, all_multiples, channels_last, describe, with_result
@@ -122,9 +122,9 @@ class FilterGradientGrouped(Solver[FilterGradientProblem]):
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         division = _Division(problem)
         if division.parts == 1:
-            return LAUNCH_SECONDS + division.seconds
+            return Rates.LAUNCH + division.seconds
         summed = 2 * division.parts * problem.operation.dw.tensor.count * 4 / Rates.BANDWIDTH
-        return 2 * LAUNCH_SECONDS + division.seconds + summed
+        return 2 * Rates.LAUNCH + division.seconds + summed
 
     def plan(self, problem: FilterGradientProblem) -> Plan:
         division = _Division(problem)

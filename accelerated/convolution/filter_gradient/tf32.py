@@ -21,7 +21,7 @@ from .tma import OF_ROWS, FilterGradientTma, Operand, Product, TileKernel
 
 SOURCE = "convolution/filter_gradient/tf32.cu"
 FLOAT_BYTES = 4
-TRANSPOSED_SHARE = 0.95  # share of this product's time in which FilterGradient must finish to be preferred
+TRANSPOSED_SHARE = 1.1  # estimate of FilterGradient, in units of this product's, up to which it is preferred
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 
 from ...plans import Launch
 from ...reproducible import Order
-from ..forward import IMPLICIT_GEMM, ConvolutionProblem, ConvolutionSolver
+from ..forward import ConvolutionProblem, ConvolutionSolver
 from ..implicit_gemm.products import kernel_of, product_launch
 from ..implicit_gemm.simt import im2col_launch
 from ..problem import (
@@ -49,7 +49,10 @@ class Im2ColGemm(ConvolutionSolver):
         o = problem.operation
         rows = prod(o.y.dims) // o.y.dims[1] * problem.groups
         buffer_bytes = rows * o.terms * o.x.scalar_bytes
-        return Rates.LAUNCH + 2 * buffer_bytes / Rates.BANDWIDTH + problem.seconds_of(IMPLICIT_GEMM)
+        source = describe(o.convolution, o.x, o.w, o.y.dims)
+        product = problem.product(_slice_product(o, source, _row(o)), "workSpace")
+        computing = kernel_of(product).computing_seconds(product)
+        return 2 * Rates.LAUNCH + 2 * buffer_bytes / Rates.BANDWIDTH + max(problem.memory_seconds, computing)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o, groups = problem.operation, problem.groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...plans import Launch, pointers, structure
 from ...primitives.geometry import THREADS
 from ...reproducible import Order
-from ..problem import Rates, product_fields, rounded_up
+from ..problem import REFERENCE_MULTIPROCESSORS, Rates, product_fields, rounded_up
 from . import fp32
 from .product import Product, ProductKernel, tiles
 
@@ -17,8 +17,16 @@ SWIZZLE_BYTES = 1024  # alignment of the stages
 # Hopper has an instruction for a full warpgroup. Every tensor core has the instruction of a warp, which is slower on
 # Hopper.
 WGMMA_INSTRUCTIONS = True
-GATHERED = 100e9  # values of x a second that blocks gather one by one, where the K of a pixel is not contiguous
-SHARING = 128  # filters that share a gathered value
+# RATES has operations a second of an H200, for 16-bit elements and for floats, as the benchmark's longest sums reach
+# them. RESULTS (M x N) are stored in a clock of a multiprocessor.
+RATES = {
+    ("vectors", 64): (266e12, 53e12),
+    ("vectors", 128): (396e12, 70e12),
+    ("values", 64): (54e12, 28e12),
+    ("values", 128): (100e12, 24.5e12),
+}
+RESULTS = 2.5
+FLOAT_BYTES = 4
 
 
 class MmaKernel(ProductKernel):
@@ -27,7 +35,7 @@ class MmaKernel(ProductKernel):
     """
 
     def __init__(self, n: int) -> None:
-        self.n = n
+        self.m, self.n = M, n
         self.name = f"convolution.implicit_gemm_mma_{n}"
 
     def serves(self, product: Product) -> bool:
@@ -53,17 +61,11 @@ class MmaKernel(ProductKernel):
         grid = (n_tiles * m_tiles * product.groups, 1, 1)
         return Launch(function, arguments, product.operands, grid, (THREADS, 1, 1), _shared_bytes(product, self.n))
 
-    def operations_per_second(self, product: Product) -> float:
-        return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
-
-    def gathering_seconds(self, product: Product) -> float:
-        value = product.value
-        if value.x_vectors:
-            return 0.0
-        values = value.m * rounded_up(value.k, ROW_BYTES // product.element_bytes) * product.groups
-        # A multiprocessor gathers the values of one tile at a time, and others wait where there are fewer tiles.
-        busy = min(1.0, tiles(value, product.groups, M, self.n) / product.device.multiprocessors)
-        return values * -(-value.n // SHARING) / GATHERED / busy
+    def tile_seconds(self, product: Product) -> float:
+        element_bytes = product.element_bytes
+        rate = RATES[_kind(product), self.n][element_bytes == FLOAT_BYTES] / REFERENCE_MULTIPROCESSORS
+        terms = rounded_up(product.value.k, ROW_BYTES // element_bytes)
+        return 2.0 * M * self.n * terms / rate + M * self.n / RESULTS / Rates.CLOCK
 
 
 MMA = (MmaKernel(64), MmaKernel(128))

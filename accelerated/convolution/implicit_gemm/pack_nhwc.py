@@ -168,8 +168,8 @@ class PackNhwc(ConvolutionSolver):
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         copies = Copies(problem)
         product = problem.product(copies.product)
-        computing = problem.operations / kernel_of(product).operations_per_second(product)
         copying = 2 * copies.nbytes / Rates.BANDWIDTH
+        computing = kernel_of(product).computing_seconds(product)
         # Where channels are padded, each copy takes another launch, of zeros.
         launches = 3 if copies.padded_channels == copies.channels else 5
         return launches * Rates.LAUNCH + copying + max(problem.memory_seconds, computing, problem.writing_seconds)

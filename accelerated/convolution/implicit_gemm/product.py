@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 from ...plans import Launch
 from ...reproducible import CANONICAL_IMAGES, Order
-from ..problem import PLAIN, ConvolutionStruct, EpilogueStruct, Rates
+from ..problem import PLAIN, REFERENCE_MULTIPROCESSORS, ConvolutionStruct, EpilogueStruct, Rates
 
+# Over 700 products of the benchmark on an H200, a tile of the arithmetic units takes as long as this many more terms
+# of K, for its first loads and its results. A tile without another one beside it takes half as long again.
+TILE_TERMS, ALONE = 32, 0.5
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 
 
@@ -90,11 +93,12 @@ class Product:
 
 
 class ProductKernel:
-    """Compute products with tiles of one size. ``name`` is the name of the solver that serves with this kernel
-    alone.
+    """Compute products with tiles of ``m`` pixels by ``n`` filters. ``name`` is the name of the solver that serves with
+    this kernel alone.
     """
 
     name = ""
+    m = n = 0
 
     def serves(self, product: Product) -> bool:
         """Return whether the kernel would compute the product, however slowly."""
@@ -111,13 +115,23 @@ class ProductKernel:
     def launch(self, product: Product) -> Launch:
         raise TypeError(f"{type(self).__name__} does not define launch()")
 
-    def operations_per_second(self, product: Product) -> float:
-        """Return the rate, two operations for each multiply-add."""
-        return Rates.DOUBLES if product.element == "double" else Rates.WORDS if product.words else Rates.FLOATS
+    def computing_seconds(self, product: Product) -> float:
+        """Return the seconds in which the multiprocessors compute the tiles, without the launch."""
+        rounds = -(-tiles(product.value, product.groups, self.m, self.n) // product.device.multiprocessors)
+        return (rounds + (ALONE if rounds == 1 else 0.0)) * self.tile_seconds(product)
+
+    def tile_seconds(self, product: Product) -> float:
+        """Return the seconds of a tile on a multiprocessor that has several."""
+        rate = self.operations_per_second(product) / REFERENCE_MULTIPROCESSORS
+        return 2.0 * self.m * self.n * (product.value.k + TILE_TERMS) / rate
 
     def gathering_seconds(self, product: Product) -> float:
         """Return the seconds in which the kernel loads x in pieces that memory and caches do not bound."""
         return 0.0
+
+    def operations_per_second(self, product: Product) -> float:
+        """Return the rate of an H200, two operations for each multiply-add."""
+        return Rates.DOUBLES if product.element == "double" else Rates.WORDS if product.words else Rates.FLOATS
 
 
 def tiles(value: ConvolutionStruct, groups: int, m: int, n: int) -> int:

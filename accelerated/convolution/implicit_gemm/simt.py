@@ -15,6 +15,7 @@ from .product import Product, ProductKernel, tiles
 SOURCE = "convolution/implicit_gemm/simt.cu"
 M_VECTORS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements per 16 bytes
 FEW_FILTERS = 16
+SHARE_OF_FP32 = 0.75  # rate of the fastest tile, as a share of the rate of fp32.cu
 ALONE = 0.25  # slowdown of a block that shares its multiprocessor with no other
 
 
@@ -47,6 +48,9 @@ class SimtKernel(ProductKernel):
         rounds = -(-count // product.device.multiprocessors)
         alone = ALONE if rounds % self.occupancy == 1 else 0.0
         return (rounds + alone) * self.n * self.m / self.throughput
+
+    def operations_per_second(self, product: Product) -> float:
+        return super().operations_per_second(product) * self.throughput * SHARE_OF_FP32
 
     def summation_order(self, product: Product) -> Order:
         return Order("fma", (product.element, dict(product.definitions)["COMPUTE"], *product.k_walk))

@@ -41,6 +41,7 @@ ODD_RESULTS = 0.8  # results of 16 bits per clock in such rows
 ODD_FLOATS = 180  # floats per clock in such rows, per N
 SHORT_K_BLOCKS = 4  # K-blocks per tile, at most, for which mma.cu is faster
 FILLED_N = 128  # filters that fill a tile of mma.cu
+SINGLE_ROUND = 0.8  # share of the clocks that tiles take where each multiprocessor has one at most
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 SECTOR_BYTES = 32  # bytes that the memory reads at once
 # clocks of a multiprocessor in which TMA moves a row of 128 bytes: of a row in memory that fills it, that is a multiple
@@ -148,8 +149,12 @@ class TmaKernel(ProductKernel):
             return maps is not None
         return product.element_bytes != 2 or product.value.n < FILLED_N or k_blocks(product) > SHORT_K_BLOCKS
 
-    def operations_per_second(self, product: Product) -> float:
-        return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
+    def computing_seconds(self, product: Product) -> float:
+        maps = self._maps(product)
+        clocks, _ = self.clocks(product, maps is not None and maps.result is not None)
+        once = prod(self._tiles(product)) * product.groups <= product.device.multiprocessors
+        share = SINGLE_ROUND if once and not self.transposed else 1.0
+        return share * clocks / Rates.CLOCK
 
     def gathering_seconds(self, product: Product) -> float:
         """Return the seconds in which TMA moves all rows of tiles, whatever they hold."""

@@ -17,6 +17,7 @@ from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import product_launch
 from ..problem import (
     AXES,
+    REFERENCE_MULTIPROCESSORS,
     Convolution,
     Matrices,
     Rates,
@@ -25,6 +26,7 @@ from ..problem import (
     matrix_product,
     operand_names,
     operation_product,
+    rounded_up,
     slice_bytes,
     spatial,
 )
@@ -35,6 +37,8 @@ SLICE_BYTES = 2**28  # bytes of the spectra of images and results in the workspa
 SMALLEST_TILE = 32  # extent of FFT_TILING, in each transformed dimension
 SMALLEST_TILE_3D = 16  # extent in three dimensions, for filters up to SMALL_FILTER_3D
 SMALL_FILTER_3D = 5  # extent of a filter in three dimensions
+FILTERS = 16  # filters of the smallest tile of products
+LAUNCHES = 8  # launches of a slice of images
 DEPTH, ROWS = 0, 1
 
 
@@ -272,8 +276,11 @@ class Fft(ConvolutionSolver):
         passes = 2 * sum(size > 1 for size in spectra.size)
         spectrum_bytes = 2.0 * spectra.frequencies * spectra.compute_bytes * columns
         rate = Rates.DOUBLES if spectra.compute_bytes == 8 else Rates.FLOATS
-        products = 8.0 * spectra.frequencies * tiles * filters * channels / rate
-        return 8 * Rates.LAUNCH + passes * spectrum_bytes / Rates.BANDWIDTH + products
+        rate *= problem.device.multiprocessors / REFERENCE_MULTIPROCESSORS
+        filled = problem.groups * rounded_up(filters // problem.groups, FILTERS)
+        products = 8.0 * spectra.frequencies * tiles * filled * channels / rate
+        launches = LAUNCHES * -(-o.x.dims[0] // spectra.images)
+        return launches * Rates.LAUNCH + passes * spectrum_bytes / Rates.BANDWIDTH + products
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         kernels = _Kernels(problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
-from math import prod
 from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
@@ -13,8 +12,9 @@ from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ..forward import ConvolutionProblem, ConvolutionSolver
 from ..implicit_gemm.fp32 import VECTOR, suits
 from ..implicit_gemm.product import Product
-from ..implicit_gemm.products import product_launch
+from ..implicit_gemm.products import kernel_of, product_launch
 from ..problem import (
+    REFERENCE_MULTIPROCESSORS,
     Convolution,
     ConvolutionStruct,
     Matrices,
@@ -132,13 +132,12 @@ class WinogradNonfused(ConvolutionSolver):
         return _nonfused_workspace(problem.operation, problem.device).nbytes
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        o = problem.operation
-        taps = o.w.dims[2]
-        outputs = TILE + 1 - taps
-        tiles = o.x.dims[0] * prod(-(-size // outputs) for size in o.y.dims[2:])
+        o, device = problem.operation, problem.device
+        tiles = o.x.dims[0] * _nonfused_tiling(o).of_image
         transformed_bytes = COMPUTE_BYTES * TILE**2 * tiles * (o.x.dims[1] + o.y.dims[1])
-        products = problem.operations * TILE**2 / (taps * outputs) ** 2 / Rates.FLOATS
-        return 4 * Rates.LAUNCH + 2 * transformed_bytes / Rates.BANDWIDTH + problem.memory_seconds + products
+        product = _product(o, device, tiles, _nonfused_workspace(o, device))
+        moved = 2 * transformed_bytes / Rates.BANDWIDTH + problem.memory_seconds
+        return 4 * Rates.LAUNCH + moved + kernel_of(product).computing_seconds(product)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         operation, device = problem.operation, problem.device
@@ -166,7 +165,8 @@ class Winograd(ConvolutionSolver):
         return _fused_bytes(problem.operation)
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        return 2 * Rates.LAUNCH + problem.operations / FUSED_REDUCTION / (Rates.FLOATS * FUSED_RATE)
+        rate = Rates.FLOATS * FUSED_RATE * problem.device.multiprocessors / REFERENCE_MULTIPROCESSORS
+        return 2 * Rates.LAUNCH + problem.operations / FUSED_REDUCTION / rate
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         operation = problem.operation

@@ -44,7 +44,7 @@ GRADIENTS = {
     "planes of odd pixels": (on_tensor_cores((2, 136, 7, 9), (36, 136, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0), beta=-2.0), 1, 1),
     "odd filters": (on_tensor_cores((2, 136, 7, 9), (21, 136, 1, 1), padding=(0, 0), alpha=-1.5), 1, 2),
     "odd filters, stride": (on_tensor_cores((2, 136, 9, 7), (70, 136, 1, 1), padding=(0, 0), stride=(2, 2), beta=0.5), 1, 2),
-    "odd filters, several taps": (on_tensor_cores((2, 256, 8, 8), (65, 256, 3, 3)), 1, 5),
+    "odd filters, several taps": (on_tensor_cores((2, 136, 8, 8), (129, 136, 3, 3)), 1, 5),
     "odd filters, TF32": (on_tensor_cores((2, 136, 7, 9), (35, 136, 1, 1), "FLOAT", padding=(0, 0)), 1, 2),
     "planes, TF32": (on_tensor_cores((2, 20, 7, 5), (32, 20, 3, 3), "FLOAT", formats=NCHW), 1, 3),
     "volumes": (on_tensor_cores((2, 40, 3, 5, 6), (64, 40, 3, 2, 3), mode=Mode.CUDNN_CONVOLUTION), 1, 0),
@@ -207,7 +207,8 @@ def test_one_launch_fills_what_no_tap_meets(backend):
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_few_products_take_one_launch(backend, beta):
+def test_few_products_take_one_launch(backend, monkeypatch, beta):
     """Launches for the filter's copy and the product would take longer than a few products in one launch."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)
     plan = check(backend, on_tensor_cores((16, 40, 1, 1), (10, 40, 1, 1), padding=(0, 0), beta=beta))
     assert kernels(plan) == ["convolution_data_gradient_direct"]

@@ -48,7 +48,7 @@ def backend(request, monkeypatch):
 SMALL, IMAGE = (2, 3, 6, 7), (1, 64, 5, 6)  # 64 channels x 9 taps have more K-blocks than the kernels have stages.
 VOLUME = (1, 64, 3, 5, 6)
 SERVED = {
-    "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "implicit_gemm_16x256"),
+    "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "grouped"),
     "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "implicit_gemm_fp32_"),
     "some filters, many pixels": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "implicit_gemm_fp32_"),
     "many filters": (convolution(IMPLICIT, SMALL, 200, (3, 3), math=FMA), "implicit_gemm_fp32_"),
@@ -77,7 +77,7 @@ SERVED = {
     "copies": (convolution(PRECOMPUTED, (1, 12, 6, 7), 40, (3, 3), data_type=HALF), "pack_nhwc"),
     "copies, TF32": (convolution(PRECOMPUTED, (1, 20, 6, 7), 40, (3, 3), groups=2), "pack_nhwc"),
     "copy of the filter": (
-        convolution(PRECOMPUTED, (1, 16, 6, 7), 8, (3, 3), layout=NHWC, filter_layout=NCHW), "pack_nhwc"
+        convolution(PRECOMPUTED, (1, 16, 6, 7), 24, (3, 3), layout=NHWC, filter_layout=NCHW), "pack_nhwc"
     ),
     "few channels": (convolution(PRECOMPUTED, (2, 3, 9, 17), 40, (7, 7), data_type=HALF, stride=2), "small_channels_64"),
     "few channels, odd distances": (
