@@ -37,7 +37,7 @@ MAX_TAPS = 32  # taps along an axis, as in the kernel
 GROUP_BYTES = (16, 32, 64)  # bytes of dy's channels per group, several of which share a K-block
 MAX_PREFERRED = 32  # bytes of these channels up to which packed products take longer
 MAX_OF_GROUP = 32  # channels of dx per group
-SHARED_BYTES = 200 * 1024  # bytes per block, at most
+SHARED_BYTES = 96 * 1024  # bytes per block, at most, which every GPU with these tensor cores has
 SWIZZLE_BYTES = 1024
 ALIGNMENT = 256
 # A block waits this long for 128 bytes of the channels of dy and multiplies them this long under a tap, beside others
