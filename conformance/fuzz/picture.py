@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -59,7 +59,7 @@ def _cell(count: int, most: int) -> str:
     return f'<td style="background:color-mix(in srgb,var(--accent) {shade}%,transparent)">{count:,}'
 
 
-def _order(value: str) -> Sequence[Any]:
+def _order(value: str) -> tuple[int, int, str]:
     """Return the place of a value: sizes by their number, other values by name."""
     digits = value.removeprefix("up to ").replace(",", "")
     return (0, int(digits), "") if digits.isdigit() else (1, 0, value)
