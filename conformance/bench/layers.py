@@ -20,9 +20,9 @@ from .convolution_rows import ANY_ALGORITHM, FORMATS, KINDS, data_gradient, filt
 from .row import Row
 from .rows import Dims, Make, activation, batch_backward, batch_training, dropout, lrn, pooling, softmax
 
-# Volumes have no ALGO_1 for filter gradients, nor for dilated data gradients (6.2.2, 5.2.8).
+# Volumes have no ALGO_1 for filter gradients in NCHW, nor for dilated data gradients (6.2.2, 5.2.8).
 DATA_ALGO_0 = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0
-FILTER_ALGO_0 = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0
+FILTER_ALGO_3 = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3
 CELLS = {"lstm": rnn_rows.LSTM, "gru": rnn_rows.GRU}
 POOLINGS = {"max pooling": "MAX", "average pooling": "AVERAGE_COUNT_INCLUDE_PADDING"}
 ACTIVATIONS = {"relu": "RELU", "sigmoid": "SIGMOID", "tanh": "TANH", "elu": "ELU"}
@@ -120,7 +120,7 @@ def calls(layer: Layer, kind: str, layout: str) -> Iterator[tuple[str, Operation
         volume, dilated = len(layer.x) == 5, max(layer.dilation) > 1
         data, filter_ = data_gradient(plain), filter_gradient(plain)
         yield "data gradient", replace(data, algo=DATA_ALGO_0) if volume and dilated else data
-        yield "filter gradient", replace(filter_, algo=FILTER_ALGO_0) if volume else filter_
+        yield "filter gradient", replace(filter_, algo=FILTER_ALGO_3) if volume and layout == "NCHW" else filter_
     elif layer.kind in CELLS:
         steps, batch, units, layers, directions = layer.sequence
         spec = rnn_rows.network(CELLS[layer.kind], units, layers, directions, data_type)
