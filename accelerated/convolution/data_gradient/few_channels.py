@@ -13,7 +13,15 @@ from ...reproducible import Order
 from ...solver import Solver, seconds_otherwise
 from ..composed import At, ComposedLaunch, ComposedPlan, within
 from ..forward import ConvolutionProblem
-from ..implicit_gemm.small_channels import Geometry, fastest, order_of, reads_well, seconds_of, small_channels_launch
+from ..implicit_gemm.small_channels import (
+    Geometry,
+    fastest,
+    order_of,
+    reads_well,
+    seconds_of,
+    small_channels_launch,
+    suits_tma_badly,
+)
 from .residue_classes import DataGradientProblem, ResidueClass
 
 MAX_CLASSES = 4  # residue classes; each takes a launch
@@ -35,7 +43,9 @@ class DataGradientFewChannels(Solver[DataGradientProblem]):
         return len(classes) <= MAX_CLASSES and all(found.meets and _geometry(found, problem) for found in classes)
 
     def applies(self, problem: DataGradientProblem) -> bool:
-        return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
+        if not self.serves(problem) or not suits_tma_badly(problem.operation.w):
+            return False
+        return self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def summation_order(self, problem: DataGradientProblem) -> Order:
         return Order("classes", tuple(order_of(made) for _, made in _made(problem)))

@@ -28,6 +28,7 @@ from .tma import ALGORITHMS
 SOURCE = "convolution/filter_gradient/few_channels.cu"
 WARPS, THREADS = 8, 256  # per block
 STEP = 16  # pixels per step
+MIN_PIXELS = 1024  # of dy, from which this kernel is faster than TMA where TMA can read the channels
 M_TILES, N_TILES = 2, 8  # tiles per warp: of 16 filters, of a vector of eight channels
 VECTOR = 8  # channels
 SUMS = 4 * M_TILES * N_TILES  # per thread
@@ -236,9 +237,14 @@ class FilterGradientFewChannels(Solver[FilterGradientProblem]):
         unfilled = any(tensor.dims[1] * tensor.scalar_bytes % ROW_BYTES for tensor in (o.x, o.dy))
         if not unfilled or not may_use_tensor_cores(c, o.x.data_type, problem.device):
             return False
+        if problem.device.shared_bytes_per_block < SHARED_BYTES:
+            return False
         return _division(problem).tile is not None
 
     def applies(self, problem: FilterGradientProblem) -> bool:
+        x, dy = problem.operation.x, problem.operation.dy
+        if dy.count // dy.dims[1] < MIN_PIXELS and gcd(x.dims[1], dy.dims[1]) % VECTOR == 0:
+            return False
         return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:

@@ -10,6 +10,7 @@ from itertools import product
 from math import gcd, inf
 from typing import Any, NamedTuple
 
+from dualdnn.api.operations import FilterSpec
 from dualdnn.api.operations.specs import FLOAT
 
 from ...plans import Launch, arrays_of, fields_of, pointers, structure, type_definitions
@@ -35,6 +36,7 @@ from ..problem import (
 SOURCE = "convolution/implicit_gemm/small_channels.cu"
 MAX_CHANNELS = 7  # channels per group that other kernels of tensor cores would gather one by one
 MAX_IN_NHWC = 256  # channels per group in NHWC that do not fill rows of TMA
+MIN_FOR_TMA = 48  # channels and filters from which TMA is faster where it can read and write their rows
 TEAMS = 4  # per block
 TEAM_WARPS = 4  # warps per team
 WARPS = TEAMS * TEAM_WARPS
@@ -459,8 +461,10 @@ class SmallChannels(ConvolutionSolver):
         best = fastest(problem.operation, problem.device.multiprocessors)
         if best is None or best.filters != self.filters:
             return False
-        few = problem.operation.w.dims[1] <= MAX_CHANNELS
-        return few or self.estimated_seconds(problem) < seconds_otherwise(SMALL_CHANNELS[-1], problem)
+        if problem.operation.w.dims[1] <= MAX_CHANNELS:
+            return True
+        quicker = self.estimated_seconds(problem) < seconds_otherwise(SMALL_CHANNELS[-1], problem)
+        return quicker and suits_tma_badly(problem.operation.w)
 
     def summation_order(self, problem: ConvolutionProblem) -> Order | None:
         found = self._geometry(problem)
@@ -484,8 +488,8 @@ SMALL_CHANNELS = tuple(SmallChannels(filters) for filters in FILTERS)
 
 
 def reads_well(problem: ConvolutionProblem) -> bool:
-    """Return whether tensor cores may multiply, on a device of the kernel, and the channels of a group are few, or do
-    not fill the rows of 128 bytes that TMA reads in NHWC.
+    """Return whether tensor cores may multiply, on a device of the kernel, and the channels of a group are few, or
+    do not fill the rows of 128 bytes that TMA reads in NHWC.
     """
     o, device, channels = problem.operation, problem.device, problem.operation.w.dims[1]
     if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # The kernel's barriers come with TMA.
@@ -496,3 +500,9 @@ def reads_well(problem: ConvolutionProblem) -> bool:
         return True
     unfilled = channels <= MAX_IN_NHWC and channels * o.x.scalar_bytes % ROW_BYTES > 0
     return unfilled and o.x.scalar_bytes == 2 and channels_last(o.x) and channels_last(o.y)
+
+
+def suits_tma_badly(w: FilterSpec) -> bool:
+    """Return whether TMA cannot read rows of channels or filters of two bytes each, or has few of them in a row."""
+    filters, channels = w.dims[:2]
+    return min(filters, channels) < MIN_FOR_TMA or 2 * gcd(filters, channels) % VECTOR_BYTES > 0

@@ -35,7 +35,7 @@ from dualdnn.accelerated.plans import Plan
 from dualdnn.accelerated.primitives.tma import Im2colMap, TiledMap
 from dualdnn.accelerated.solver import forcing
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
-from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, TensorSpec
+from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW, NHWC
 
 ROWS = Matrices(1, 1, 0)
@@ -385,3 +385,11 @@ def test_the_sums_of_any_number_of_blocks_are_added(backend, blocks, filters):
     finish.start([workspace.address, *(result.address for result in results)], None)
     found = [np.frombuffer(device.download(result.address, 4 * filters), np.float32) for result in results]
     assert (np.stack(found) == partials.sum(0)[:, :filters]).all()
+
+
+@pytest.mark.parametrize(
+    "filters, channels, badly", [(480, 80, False), (96, 48, False), (24, 144, True), (116, 116, True), (232, 20, True)]
+)
+def test_rows_of_few_or_odd_channels_suit_tma_badly(filters, channels, badly):
+    """From 48 channels and filters on, TMA was faster on an H200, unless their rows are no multiple of 16 bytes."""
+    assert small_channels.suits_tma_badly(FilterSpec(HALF, NHWC, (filters, channels, 1, 1))) is badly
