@@ -23,6 +23,7 @@ LONG = ("fused_ops",)  # domains that need 7 s to draw their last solver
 # These solvers need shapes that the emulated device takes too long to judge, or several conditions that seldom coincide.
 SELDOM = {
     "convolution": (
+        "convolution.copied_patches",
         "convolution.data_gradient_folded",
         "convolution.depthwise",
         "convolution.filter_gradient_",

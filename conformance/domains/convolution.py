@@ -97,6 +97,8 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
     dilation = one if tables.NO_DILATION in rules else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
     least = 1 if tables.PADDING_BELOW_FILTER in rules else 0
     padding = tuple(source.integer(0, max(0, extent - least)) for extent in size)
+    if tables.STRIDE_1 not in rules and source.chance(6):  # Patches of x do not overlap.
+        stride, dilation, padding = size, one, (0,) * rank
     spatial = fitted(tuple(source.extent() + extent for extent in size), source.profile.most // 8)
     if source.profile.extremes:
         spatial = tuple(source.extent() for _ in size)
