@@ -6,11 +6,13 @@ import json
 import os
 
 import pytest
+from dualdnn.api import cudnn
 from dualdnn.conformance.bench import networks as bench_networks
 from dualdnn.conformance.bench.command import family_lines
 from dualdnn.conformance.bench.drawn import MAX_BYTES, MAX_FLOPS, MIN_BYTES, OTHER_KINDS, drawn, drawn_rows
 from dualdnn.conformance.bench.layers import Layer, rows_of
 from dualdnn.conformance.bench.networks import Network, network_rows, networks, steps
+from dualdnn.conformance.calls import Caller, sized
 from dualdnn.conformance.command_line import main
 
 TASKS = {"classification", "detection", "segmentation", "generation", "speech", "video", "language"}
@@ -28,6 +30,17 @@ def test_a_row_name_stands_for_one_operation():
         for count, row in network.rows():
             assert count > 0 and operations.setdefault(row.name, row.operation) == row.operation
     assert len(operations) == len(network_rows())
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_gradients_of_volumes_have_a_quick_algorithm(layout):
+    """A volume's filter gradient has ALGO_1 in NHWC alone, and ALGO_0 has a slow kernel of its own."""
+    handle = cudnn.cudnnCreate(backend="reference")
+    one = (1, 1, 1)
+    layer = Layer("convolution", (2, 4, 5, 6, 7), (8, 4, 3, 3, 3), stride=one, padding=one, dilation=one)
+    for row in rows_of(layer, "half", layout):
+        if row.family.endswith("gradient"):
+            assert sized(Caller(cudnn, handle), row.operation).algo.name.endswith(("_1", "_3"))
 
 
 def test_a_layer_survives_its_entry():

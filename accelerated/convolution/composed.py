@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
 
-from ..plans import Launch, PlacedPlan
+from ..plans import Launch, PlacedPlan, Plan
 from ..reproducible import Order
 from ..solver import SOLVER_FAMILIES
 from ..transform.plan import copy, launch
@@ -30,9 +30,9 @@ class At(NamedTuple):
 
 
 class ComposedLaunch(NamedTuple):
-    """Place each operand of a launch."""
+    """Place each operand of a launch, or of the plan of another operation."""
 
-    launch: Launch
+    launch: Launch | Plan
     operands: tuple[At, ...]
 
 

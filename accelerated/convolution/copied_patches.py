@@ -120,7 +120,7 @@ class _Gradient:
 
     @cached_property
     def solver(self) -> Solver[Any]:
-        return SOLVER_FAMILIES[type(self.operation)].preferred(self.inner)  # type: ignore[no-any-return]
+        return SOLVER_FAMILIES[type(self.operation)].preferred(self.inner)
 
     @cached_property
     def inner_at(self) -> int:

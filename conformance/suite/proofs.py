@@ -68,10 +68,10 @@ def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> E
     for subject, clauses in found.items():
         for clause in clauses:
             matters = matters_of(scope.clauses()[clause]) if clause in scope.clauses() else ("",)
-            by = [proofs[subject, clause, matter] for matter in matters if (subject, clause, matter) in proofs]
-            if len(by) == len(matters):
-                more = {"more": by[1:]} if len(by) > 1 else {}
-                clauses[clause] = {"evidence": PROVEN, **by[0], **more}
+            of_matters = [proofs[subject, clause, matter] for matter in matters if (subject, clause, matter) in proofs]
+            if len(of_matters) == len(matters):
+                first, *others = of_matters
+                clauses[clause] = {"evidence": PROVEN, **first, **({"more": others} if others else {})}
     return found
 
 
