@@ -28,7 +28,7 @@ from .tma import ALGORITHMS
 SOURCE = "convolution/filter_gradient/few_channels.cu"
 WARPS, THREADS = 8, 256  # per block
 STEP = 16  # pixels per step
-MIN_PIXELS = 1024  # of dy, from which this kernel is faster than TMA where TMA can read the channels
+MIN_PIXELS = 1024  # pixels of dy from which this kernel is faster than TMA, where TMA can read the channels
 M_TILES, N_TILES = 2, 8  # tiles per warp: of 16 filters, of a vector of eight channels
 VECTOR = 8  # channels
 SUMS = 4 * M_TILES * N_TILES  # per thread
