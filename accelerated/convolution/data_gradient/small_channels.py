@@ -20,7 +20,7 @@ from ...primitives.tma import ROW_BYTES
 from ...reproducible import Order
 from ...runtime.arguments import declared
 from ...scalars import fill
-from ...solver import Solver
+from ...solver import Solver, seconds_otherwise
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
 from ..problem import VECTOR_BYTES, Rates, channels_last, rounded_up
@@ -209,9 +209,10 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         o, c = problem.operation, problem.operation.convolution
         if not self.serves(problem) or prod(o.w.dims[2:]) == 1:
             return False
+        worth = o.dy.dims[1] * o.dy.scalar_bytes >= ROW_BYTES // 2
         if c.group_count > 1:
-            return prod(c.stride) > 1 and o.w.dims[1] > 1 and SmallChannels(o).k_bytes <= MAX_PREFERRED
-        return o.dy.dims[1] * o.dy.scalar_bytes >= ROW_BYTES // 2
+            worth = prod(c.stride) > 1 and o.w.dims[1] > 1 and SmallChannels(o).k_bytes <= MAX_PREFERRED
+        return worth and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def _copies(self, problem: DataGradientProblem) -> dict[str, TensorSpec]:
         """Return dy with channels innermost, unless it already has this layout."""
