@@ -265,12 +265,12 @@ extern "C" __global__ void written_while_stored(const __grid_constant__ StoreArg
 // A wgmma product reads its tiles until the warpgroup waits for it. The block has 128 threads.
 KERNEL(products) {
   unsigned char *const left = shared_memory + 2048, *const right = left + 64 * 128;
-  for (unsigned i = threadIdx.x; i < (64 + 8) * 32; i += 128) reinterpret_cast<float*>(left)[i] = 1;
+  for (unsigned i = threadIdx.x; i < (64 + 64) * 32; i += 128) reinterpret_cast<float*>(left)[i] = 1;
   set_up(128);
   fence_proxy_async();
   __syncthreads();
-  float sums[4] = {};
-  wgmma_mma_async<half, 8>(sums, left, right);
+  float sums[32] = {};
+  wgmma_mma_async<half, 64>(sums, left, right);
   wgmma_commit();
   if (a.right) wgmma_wait<0>();
   if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier(), 32);
@@ -282,14 +282,14 @@ KERNEL(products) {
 // The left tile is in registers. The block has 128 threads.
 KERNEL(products_of_registers) {
   unsigned char* const right = shared_memory + 2048;
-  for (unsigned i = threadIdx.x; i < 8 * 32; i += 128)
+  for (unsigned i = threadIdx.x; i < 64 * 32; i += 128)
     reinterpret_cast<float*>(right)[i] = 1;  // products_of_registers: one
   if (a.right) fence_proxy_async();
   __syncthreads();
-  float sums[4] = {};
+  float sums[32] = {};
   const unsigned left[4] = {};
   wgmma_fence();
-  wgmma_mma_async<half, 8>(sums, left, right, 0);
+  wgmma_mma_async<half, 64>(sums, left, right, 0);
   wgmma_commit(), wgmma_wait<0>();
 }
 
