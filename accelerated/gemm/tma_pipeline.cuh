@@ -36,8 +36,8 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     stage %= STAGES;
   }
 
-  // The producer waits until the next stage is free and returns it. It must then load `bytes`; with 0 another thread
-  // of the producer expects them.
+  // The producer waits until the next stage is free and returns it. It must then load `bytes`. If `bytes` is 0,
+  // another thread expects them.
   __device__ __forceinline__ unsigned char* open_stage(int bytes = STAGE_BYTES) {
     unsigned char* to = stages + stage * STAGE_BYTES;
     mbarrier_wait_parity(&empty[stage], parity ^ 1);

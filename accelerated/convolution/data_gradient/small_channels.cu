@@ -4,8 +4,9 @@
 // Tiling: a tile covers 16 x 16 steps of the stride in dx. Its elements form residue classes, up to four of which a
 // block computes. Each class has 8 columns of sums, one per channel. A K-block is 128 bytes of dy's channels at all
 // pixels that meet the tile, and of w at all taps of the classes. A warp has four rows of 16 pixels. A fragment of dy
-// serves every class that meets it, and a fragment of w serves four rows. Results pass through shared memory. A K-block
-// of several groups stays there for all of their sums; a group of 16 bytes is half a fragment, the other half is zero.
+// serves every class that meets it, and a fragment of w serves four rows. Results pass through shared memory.
+// K-blocks with several groups stay there for all of their sums. A group of 16 bytes fills half a fragment, and the
+// other half is zero.
 //
 // Roofline bound: bytes, dx and dy once. The next bounds are the tensor cores, which compute 8 columns even for fewer
 // channels, and the reads of fragments from shared memory.

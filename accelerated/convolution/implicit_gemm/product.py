@@ -15,8 +15,8 @@ from ...plans import Launch
 from ...reproducible import CANONICAL_IMAGES, Order
 from ..problem import PLAIN, REFERENCE_MULTIPROCESSORS, ConvolutionStruct, EpilogueStruct, Rates
 
-# Over 700 products of the benchmark on an H200, a tile of the arithmetic units takes as long as this many more terms
-# of K, for its first loads and its results. A tile without another one beside it takes half as long again.
+# A tile's first loads and results take as long as this many terms of K, over 700 products of the benchmark on an
+# H200. A tile without another one beside it takes half as long again.
 TILE_TERMS, ALONE = 32, 0.5
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 

@@ -44,8 +44,8 @@ FILLED_N = 128  # filters that fill a tile of mma.cu
 SINGLE_ROUND = 0.8  # share of the clocks that tiles take where each multiprocessor has one at most
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 SECTOR_BYTES = 32  # bytes that the memory reads at once
-# clocks of a multiprocessor in which TMA moves a row of 128 bytes: of a row in memory that fills it, that is a multiple
-# of sectors, and of any other
+# A multiprocessor's TMA moves a row of 128 bytes in these clocks. Rows in memory fill it, or have whole sectors, or
+# neither.
 ROW_CLOCKS = (2.0, 4.5, 7.8)
 WIDE_ROW_CLOCKS = (2.0, 2.5, 4.8)  # the same of pixels of at least WIDE_BYTES, whose rows share sectors
 WIDE_BYTES = 512
