@@ -86,6 +86,7 @@ FEW_CHANNELS = {
     "geometry": half((2, 10, 13, 11), (36, 10, 2, 3), padding=(3, 2), stride=(3, 2), dilation=(2, 3)),
     "flipped, many columns": half((1, 20, 6, 7), (18, 20, 5, 5), padding=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "gaps": with_gaps(half((2, 16, 6, 9), (8, 16, 2, 2))),
+    "several tiles per block": half((40, 10, 3, 4), (9, 10, 3, 3)),
 }
 
 
