@@ -14,6 +14,8 @@ import ctypes
 import mmap
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dualdnn.api.operations.forks import awaited_by_forks
@@ -91,13 +93,43 @@ class GuardedMemory(Memory):
 
 
 class GuardedPool:
-    """Hold all allocations and find them by address."""
+    """Hold all allocations and find them by address.
+
+    The garbage collector may release memory between any two steps of a method, in the thread that holds the lock. Such
+    memory waits in a queue until the method ends.
+    """
 
     def __init__(self) -> None:
-        self._lock = awaited_by_forks(threading.RLock())  # The garbage collector may free memory while it is held.
+        self._lock = awaited_by_forks(threading.Lock())
         self._bases: list[int] = []
         self._allocations: dict[int, Allocation] = {}
+        self._released: collections.deque[Allocation] = collections.deque()  # released, and still in the lists
         self._freed: collections.deque[Allocation] = collections.deque()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock. Forget memory that was released before, and at the end what was released meanwhile."""
+        with self._lock:
+            self._forget()
+            yield
+        self._forget_unless_locked()
+
+    def _forget_unless_locked(self) -> None:
+        while self._released and self._lock.acquire(blocking=False):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
+
+    def _forget(self) -> None:
+        while self._released:
+            allocation = self._released.popleft()
+            del self._allocations[allocation.base]
+            del self._bases[bisect.bisect_left(self._bases, allocation.base)]
+            self._freed.append(allocation)
+            if len(self._freed) > QUARANTINED:
+                oldest = self._freed.popleft()
+                _libc.munmap(oldest.base, oldest.mapped_bytes)
 
     def allocate(self, nbytes: int, at_start: bool) -> GuardedMemory:
         usable = _round_up(nbytes, PAGE)
@@ -112,7 +144,7 @@ class GuardedPool:
         first, last = base + PAGE, base + PAGE + usable
         ctypes.memset(first, POISON, usable)
         allocation = Allocation(first if at_start else last - _round_up(nbytes, ALIGNMENT), nbytes, first, last)
-        with self._lock:
+        with self._locked():
             bisect.insort(self._bases, base)
             self._allocations[base] = allocation
         return GuardedMemory(self, allocation)
@@ -120,17 +152,12 @@ class GuardedPool:
     def release(self, allocation: Allocation) -> None:
         # A new inaccessible mapping replaces the pages: their memory is released, and the addresses stay reserved.
         _libc.mmap(allocation.base, allocation.mapped_bytes, 0, _PRIVATE | _FIXED, -1, 0)
-        with self._lock:
-            del self._allocations[allocation.base]
-            del self._bases[bisect.bisect_left(self._bases, allocation.base)]
-            self._freed.append(allocation)
-            oldest = self._freed.popleft() if len(self._freed) > QUARANTINED else None
-        if oldest:
-            _libc.munmap(oldest.base, oldest.mapped_bytes)
+        self._released.append(allocation)
+        self._forget_unless_locked()
 
     def find(self, address: int) -> Allocation | None:
         """Return the allocation whose mapping, guard pages included, contains the address; None without one."""
-        with self._lock:
+        with self._locked():
             i = bisect.bisect_right(self._bases, address) - 1
             found = self._allocations[self._bases[i]] if i >= 0 else None
         return found if found and address < found.base + found.mapped_bytes else None
@@ -144,7 +171,7 @@ class GuardedPool:
     def describe(self, address: int) -> str:
         if found := self.find(address):
             return found.describe(address)
-        with self._lock:
+        with self._locked():
             freed = next((a for a in reversed(self._freed) if a.base <= address < a.base + a.mapped_bytes), None)
         if freed:
             return f"in the freed {freed.nbytes} bytes at {freed.address:#x}"

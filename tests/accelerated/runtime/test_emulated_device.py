@@ -23,6 +23,7 @@ import pytest
 from dualdnn.accelerated.primitives.tma import TiledMap
 from dualdnn.accelerated.runtime.device import Device, Memory
 from dualdnn.accelerated.runtime.devices import gpu_is_usable, open_device
+from dualdnn.accelerated.runtime.emulated import memory as emulated_memory
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.emulated.library import launching
 from dualdnn.accelerated.runtime.emulated.memory import Allocation
@@ -693,6 +694,30 @@ def test_memory_is_freed_with_its_last_reference(emulated: Any) -> None:
     gc.collect()
     with pytest.raises(DeviceError, match="in the freed 64 bytes"):
         emulated.download(address, 64)
+
+
+@pytest.mark.parametrize("step", ["bisect_right", "bisect_left"])
+def test_memory_that_the_collector_frees_meanwhile_hides_no_other(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocations are found, and freed ones are not, although garbage is collected in the middle of a search."""
+    pool = emulated_memory.GuardedPool()
+    kept = sorted((pool.allocate(514, at_start=False) for _ in range(9)), key=lambda memory: memory.address)
+    garbage, addresses = [], [memory.address for memory in kept]
+    search = getattr(emulated_memory.bisect, step)
+
+    def collects(bases: list[int], address: int) -> Any:
+        found = search(bases, address)
+        garbage.clear()
+        return found
+
+    monkeypatch.setattr(emulated_memory.bisect, step, collects)
+    for _ in range(3):
+        garbage.append(kept.pop(0))
+        if step == "bisect_left":
+            kept.pop(1).free()
+        for memory in kept:
+            pool.check(memory.address, 514, "download")
+    left = {memory.address for memory in kept}
+    assert [bool(pool.find(address)) for address in addresses] == [address in left for address in addresses]
 
 
 @pytest.mark.parametrize(
