@@ -56,16 +56,6 @@ def convolution(pre=(0, 0), post=(0, 0), stride=None, dilation=None, mode=1, com
     return GraphConvolution(cudnnConvolutionMode_t(mode), compute, pre, post, stride or ones, dilation or ones)
 
 
-def sample():
-    """Return a blended convolution."""
-    dims = (2, 3, 4, 4)
-    return executed(
-        ConvolutionForwardNode(
-            convolution((1, 1), (0, 0)), 0.75, 0.5, tensor(1, dims), tensor(2, (5, 3, 2, 2)), tensor(3, (2, 5, 4, 4))
-        )
-    )
-
-
 def operand(mode, x):
     """Return the second operand where the mode has one: broadcast along two dimensions."""
     return tensor(2, (1, *x.dims[1:-1], 1), x.data_type) if settings(mode).has_two_inputs else None
