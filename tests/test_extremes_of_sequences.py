@@ -15,7 +15,7 @@ from dualdnn.api import cudnn as c
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance.calls import Caller, sized
 from dualdnn.conformance.cases.attention import attention_forward
-from dualdnn.conformance.cases.rnn import rnn_forward
+from dualdnn.conformance.cases.rnn import rnn_descriptors, rnn_forward
 from dualdnn.conformance.trial import Step, attempt_chain
 
 LARGE = (2**31 - 1, 2**30, 46341, 2**16 + 1)
@@ -161,7 +161,11 @@ def test_what_recurrent_networks_keep_between_operands_is_counted(handle, name):
         )  # fmt: skip
     assert refusal.value.clause == "cudnnSetTensor4dDescriptor/c03"
     assert (
-        max(rnn_forward.network(LSTM, direction=rnn_forward.ONE_WAY, hidden=hidden).counts(steps, batch // 4).values())
+        max(
+            rnn_forward.network(LSTM, direction=rnn_descriptors.ONE_WAY, hidden=hidden)
+            .counts(steps, batch // 4)
+            .values()
+        )
         < 2**31
     )
 

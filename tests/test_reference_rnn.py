@@ -24,8 +24,8 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU, TANH
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases.rnn.rnn_backward import training
-from dualdnn.conformance.cases.rnn.rnn_descriptors import NO_BIAS
-from dualdnn.conformance.cases.rnn.rnn_forward import DEFAULT, EXACT, ONE_WAY, forward, infinite_recurrent, network
+from dualdnn.conformance.cases.rnn.rnn_descriptors import DEFAULT, NO_BIAS, ONE_WAY
+from dualdnn.conformance.cases.rnn.rnn_forward import EXACT, forward, infinite_recurrent, network
 from dualdnn.conformance.trial import Step, attempt_chain, prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.philox import philox

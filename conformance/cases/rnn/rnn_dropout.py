@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.operations import RNNForward
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import Caller, roomy
-from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.dropout import SEED, Layer, states
+from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_backward import training
-from dualdnn.conformance.cases.rnn.rnn_descriptors import DEFAULT, GRU, LSTM, NO_BIAS, ONE_WAY, RELU, TANH, TWO_WAYS
 from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
 from dualdnn.conformance.cases.rnn.rnn_legacy import LegacyCaller
 from dualdnn.conformance.marks import shows
@@ -38,7 +36,7 @@ class Relay:
 
     def __init__(self, cudnn: Any, handle: Any, legacy: bool, probability: float, layers: int = 2) -> None:
         spec = dropping(
-            probability, RELU, NO_BIAS, ONE_WAY, width=UNITS, hidden=UNITS, layers=layers, padded=not legacy
+            probability, rnn.RELU, rnn.NO_BIAS, rnn.ONE_WAY, width=UNITS, hidden=UNITS, layers=layers, padded=not legacy
         )
         self.handle, self.dropout = handle, Layer(cudnn, handle, probability)
         layout = PACKED if legacy else SEQ_MAJOR
@@ -148,7 +146,7 @@ def test_descriptors_without_states(cudnn, handle, refuses):
 def test_dropout_that_was_destroyed(cudnn, handle, refuses):
     """Calls of a network are refused after its dropout descriptor was destroyed."""
     relay = Relay(cudnn, handle, False, 0.5)
-    given = [value(relay.caller, relay.forward, relay.memory) for value in arguments("cudnnRNNForward", RNNForward)]
+    given = relay.caller.values("cudnnRNNForward", relay.forward, relay.memory)
     cudnn.cudnnDestroyDropoutDescriptor(relay.dropout.descriptor)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnRNNForward, *given, unchanged=tuple(relay.memory.values()))
 
@@ -158,12 +156,12 @@ def test_dropout_that_was_destroyed(cudnn, handle, refuses):
 
 @shows(f"{V8}/c27", f"{V8}/c28")
 @pytest.mark.ours
-@pytest.mark.parametrize("cell", [TANH, LSTM, GRU], ids=label)
+@pytest.mark.parametrize("cell", [rnn.TANH, rnn.LSTM, rnn.GRU], ids=label)
 @pytest.mark.parametrize("layout", [SEQ_MAJOR, PACKED, BATCH_MAJOR], ids=label)
 def test_every_layout(chain, cell, layout):
     """Three layers in both directions, with sequences of several lengths, drop the same elements in every layout."""
-    projected = 3 if cell == LSTM else None
-    spec = dropping(0.4, cell, direction=TWO_WAYS, layers=3, projected=projected)
+    projected = 3 if cell == rnn.LSTM else None
+    spec = dropping(0.4, cell, direction=rnn.TWO_WAYS, layers=3, projected=projected)
     chain(*training(spec, layout, (4, 2, 1)), before=states(SEED, 2**32 - 1))
 
 
@@ -173,7 +171,7 @@ def test_every_layout(chain, cell, layout):
 def test_every_type(chain, data_type):
     """Every type drops the right elements with several blocks of mask. The count carries into its upper word, and
     gradients follow the first call."""
-    spec = dropping(0.25, GRU, data_type=data_type, width=3, hidden=19, layers=2)
+    spec = dropping(0.25, rnn.GRU, data_type=data_type, width=3, hidden=19, layers=2)
     first, data, weights = training(spec, lengths=(3, 3, 1, 2) * 6)
     again = Step(first, {"y": "y2", "hy": "hy2", "reserveSpace": "r2"})
     chain(first, again, data, weights, before=states(SEED, 2**32 - 1))
@@ -183,7 +181,7 @@ def test_every_type(chain, data_type):
 @pytest.mark.ours
 @pytest.mark.parametrize(
     "data_type, cell, hidden",
-    [(HALF, TANH, 24), (HALF, LSTM, 24), (HALF, GRU, 24), (FLOAT, LSTM, 20), (FLOAT, GRU, 20)],
+    [(HALF, rnn.TANH, 24), (HALF, rnn.LSTM, 24), (HALF, rnn.GRU, 24), (FLOAT, rnn.LSTM, 20), (FLOAT, rnn.GRU, 20)],
     ids=label,
 )
 def test_layers_that_overlap(chain, cell, data_type, hidden):
@@ -192,7 +190,7 @@ def test_layers_that_overlap(chain, cell, data_type, hidden):
     A byte of the mask spans two vectors if their size is not a multiple of eight.
     """
     spec = dropping(
-        0.4, cell, direction=ONE_WAY, layers=3, width=16, hidden=hidden, data_type=data_type, math_type=DEFAULT
+        0.4, cell, direction=rnn.ONE_WAY, layers=3, width=16, hidden=hidden, data_type=data_type, math_type=rnn.DEFAULT
     )
     chain(*training(spec, lengths=(3, 1, 2) * 3), before=states(SEED, 7))
 

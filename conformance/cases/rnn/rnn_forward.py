@@ -9,45 +9,28 @@ from itertools import product
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnForwardMode_t, cudnnRNNDataLayout_t, cudnnRNNMode_t
-from dualdnn.api.operations import RNNForward, TensorSpec
+from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.cases.rnn.rnn_descriptors import (
-    DEFAULT,
-    DOUBLE_BIAS,
-    DYNAMIC,
-    GRU,
-    LINEAR,
-    LSTM,
-    MINMAX,
-    NOT_PROPAGATE,
-    ONE_WAY,
-    PROPAGATE,
-    RELU,
-    SKIP,
-    STANDARD,
-    STATIC,
-    TANH,
-    TWO_WAYS,
-)  # fmt: skip
+from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.domains import rnn as drawn
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.trial import Called, prepare
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
 INFERENCE, TRAINING = cudnnForwardMode_t
 NAME = "cudnnRNNForward"
-EXACT = next(kind for kind in type(DEFAULT) if kind.name == "CUDNN_FMA_MATH")
+EXACT = next(kind for kind in type(rnn.DEFAULT) if kind.name == "CUDNN_FMA_MATH")
 RAGGED = (3, 1, 2)
 
 
-def network(cell=LSTM, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, data_type=FLOAT, *, width=5, hidden=7,
-            projected=None, layers=2, math_type=EXACT, precision=None, algo=STANDARD, padded=True, clip=None):  # fmt: skip
+def network(cell=rnn.LSTM, bias=rnn.DOUBLE_BIAS, direction=rnn.TWO_WAYS, input_mode=rnn.LINEAR, data_type=FLOAT, *, width=5, hidden=7,
+            projected=None, layers=2, math_type=EXACT, precision=None, algo=rnn.STANDARD, padded=True, clip=None):  # fmt: skip
     """Return a network of two layers and two directions with odd sizes."""
     precision = precision or (DOUBLE if data_type == DOUBLE else FLOAT)
-    width = hidden if input_mode == SKIP else width
+    width = hidden if input_mode == rnn.SKIP else width
     return RNNSpec(algo, cell, bias, direction, input_mode, data_type, precision, math_type, width, hidden,
                    projected or hidden, layers, padded, clip or RNNClipSpec())  # fmt: skip
 
@@ -69,7 +52,7 @@ def label(value):
 def test_layouts(trial, layout, fill):
     """Sequences have several lengths, some 0. The padding of x does not count, and that of y gets the fill."""
     lengths = (4, 2, 2, 1) if layout == PACKED else (1, 4, 0, 2)
-    for spec in (network(GRU), network(LSTM, direction=ONE_WAY)):
+    for spec in (network(rnn.GRU), network(rnn.LSTM, direction=rnn.ONE_WAY)):
         operation = forward(spec, layout, lengths, fill=fill)
         trial(operation)
         if layout != PACKED:
@@ -110,15 +93,15 @@ def test_recurrent_weights_that_are_no_numbers(trial, cell):
 
 
 @shows("cudnnRNNSetClip_v8/c03 c06-c08", "cudnnRNNClipMode_t/c01")
-@pytest.mark.parametrize("nan", [NOT_PROPAGATE, PROPAGATE], ids=label)
+@pytest.mark.parametrize("nan", [rnn.NOT_PROPAGATE, rnn.PROPAGATE], ids=label)
 def test_clipping(trial, nan):
     """Every LSTM layer clips its cell state; other cells have no such state. NaN becomes the lower bound or stays."""
     for lower, upper in ((-0.3, 0.2), (0.1, 0.1), (-math.inf, 0.0)):
-        clip = RNNClipSpec(MINMAX, nan, lower, upper)
+        clip = RNNClipSpec(rnn.MINMAX, nan, lower, upper)
         trial(forward(network(clip=clip)))
-    trial(forward(network(GRU, clip=clip)))
+    trial(forward(network(rnn.GRU, clip=clip)))
     operation = forward(
-        network(direction=ONE_WAY, layers=1, clip=RNNClipSpec(MINMAX, nan, -0.5, 0.25)), lengths=(1,) * 6
+        network(direction=rnn.ONE_WAY, layers=1, clip=RNNClipSpec(rnn.MINMAX, nan, -0.5, 0.25)), lengths=(1,) * 6
     )
     states = np.random.default_rng(1).standard_normal((6, 7)).astype(np.float32)
     states[0, :3], states[3, 2], states[4, 5] = np.nan, np.inf, -np.inf
@@ -126,27 +109,23 @@ def test_clipping(trial, nan):
 
 
 @shows(f"{NAME}/c01", f"{NAME}/c40")
-@pytest.mark.parametrize("algo", [STATIC, DYNAMIC], ids=label)
+@pytest.mark.parametrize("algo", [rnn.STATIC, rnn.DYNAMIC], ids=label)
 def test_persistent_algorithms(trial, refused, algo):
-    for cell in (TANH, LSTM):
+    for cell in (rnn.TANH, rnn.LSTM):
         spec = network(cell, algo=algo)
         trial(forward(spec, lengths=(3, 3)))
         refused(forward(spec, lengths=(3, 2)), NOT_SUPPORTED, f"{NAME}/c41")
 
 
 @shows(f"{NAME}/c30")
-@pytest.mark.parametrize("cell", [GRU, TANH], ids=label)
-def test_cell_states_of_other_cells(caller, cudnn, handle, cell):
+@pytest.mark.parametrize("cell", [rnn.GRU, rnn.TANH], ids=label)
+def test_cell_states_of_other_cells(caller, cell):
     """Only an LSTM has cell states: other cells ignore their descriptor and memory."""
-    from dualdnn.conformance.calls.derived import arguments
-
-    operation = sized(caller, forward(network(cell)))
-    memory = {name: handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
-    given, found = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)], []
-    for states in ((None, None), (caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))), memory["hx"].slice(0, 4))):
-        given[11:13] = states
-        cudnn.cudnnRNNForward(*given)
-        found.append(memory["y"].to_host(np.uint8, operation.nbytes("y")))
+    call, found = Called(caller, sized(caller, forward(network(cell)))), []
+    wrong = {"cDesc": caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))), "cx": call.memory["hx"].slice(0, 4)}
+    for states in ({"cDesc": None, "cx": None}, wrong):
+        call(**states)
+        found.append(call.memory["y"].to_host(np.uint8, call.memory["y"].nbytes))
     np.testing.assert_array_equal(*found)
 
 
@@ -162,78 +141,69 @@ def wrong_states(spec, size):
 @shows("cudnnRNNForward/c09 c16 c20 c21 c23-c28 c32-c37 c39 c44-c46", "cudnnGetRNNTempSpaceSizes/c05")
 def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
     """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
-    from dualdnn.conformance.calls.derived import arguments
-
-    def call(place, value):
-        getattr(cudnn, NAME)(*good[:place], value, *good[place + 1 :])
-
-    for direction in (ONE_WAY, TWO_WAYS):
+    for direction in (rnn.ONE_WAY, rnn.TWO_WAYS):
         operation = sized(caller, forward(network(projected=3, direction=direction)))
-        memory = {name: handle.to_device(np.zeros(operation.nbytes(name), np.uint8)) for name in operation.operands}
-        good = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
-        for spec in wrong_states(operation.network, 3):
-            refuses(BAD_PARAM, f"{NAME}/c45", call, 8, caller.tensor(spec))
-        for spec in wrong_states(operation.network, 7):
-            refuses(BAD_PARAM, f"{NAME}/c45", call, 11, caller.tensor(spec))
+        call = Called(caller, operation)
+        for name, size in (("hDesc", 3), ("cDesc", 7)):
+            for spec in wrong_states(operation.network, size):
+                refuses(BAD_PARAM, f"{NAME}/c45", call, **{name: caller.tensor(spec)})
         wider = replace(operation.y, vector=operation.y.vector + 1)
-        refuses(BAD_PARAM, f"{NAME}/c45", call, 6, caller.descriptor(wider))
-    for place in (1, 4, 6, 8):
-        refuses(BAD_PARAM, f"{NAME}/c44", call, place, None)
-    refuses(BAD_PARAM, f"{NAME}/c16", call, 3, None)
-    refuses(BAD_PARAM, f"{NAME}/c45", call, 11, None)
-    for place in (14, 16, 18):
-        refuses(BAD_PARAM, f"{NAME}/c46", call, place, good[place] - 1)
-    for place in (15, 17, 19) if subject.knows_sizes else ():
-        refuses(BAD_PARAM, f"{NAME}/c46", call, place, good[place].slice(0, good[place - 1] - 4))
-    sizes = cudnn.cudnnGetRNNTempSpaceSizes(handle, good[1], TRAINING, good[4])
-    assert tuple(sizes) == (good[16], good[18])
+        refuses(BAD_PARAM, f"{NAME}/c45", call, yDesc=caller.descriptor(wider))
+    for name in ("rnnDesc", "xDesc", "yDesc", "hDesc"):
+        refuses(BAD_PARAM, f"{NAME}/c44", call, **{name: None})
+    refuses(BAD_PARAM, f"{NAME}/c16", call, devSeqLengths=None)
+    refuses(BAD_PARAM, f"{NAME}/c45", call, cDesc=None)
+    refuses_small_spaces(subject, refuses, call, f"{NAME}/c46", "weightSpace", "workSpace", "reserveSpace")
+    sizes = cudnn.cudnnGetRNNTempSpaceSizes(handle, call.arguments["rnnDesc"], TRAINING, call.arguments["xDesc"])
+    assert tuple(sizes) == (call.arguments["workSpaceSize"], call.arguments["reserveSpaceSize"])
+
+
+def refuses_small_spaces(subject, refuses, call, clause, *spaces):
+    """Check that a call refuses spaces of which the size is a byte too small, or the memory an element."""
+    for name in spaces:
+        size = f"{name.removeprefix('d')}Size"
+        refuses(BAD_PARAM, clause, call, **{size: call.arguments[size] - 1})
+        if subject.knows_sizes:
+            refuses(BAD_PARAM, clause, call, **{name: call.arguments[name].slice(0, call.arguments[size] - 4)})
 
 
 @shows(*(f"{NAME}/c{n}" for n in (24, 25, 26, 28)))
-def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller, cudnn, handle):
+def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller):
     """Clients describe every tensor with five dimensions, so such states are accepted (docs/errata.md,
     rnn-state-rank)."""
-    from dualdnn.conformance.calls.derived import arguments
-
-    operation = sized(caller, forward(network()))
-    given = prepare(operation, "normal", 3)
-    found = []
+    operation, found = sized(caller, forward(network())), []
     for more in ((), (1,), (1, 1)):
-        memory = {name: handle.to_device(given[name]) for name in operation.operands}
-        values = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
-        for place, spec in ((8, operation.hx), (11, operation.cx)):
-            values[place] = caller.tensor(TensorSpec.packed(spec.data_type, (*spec.dims, *more)))
-        getattr(cudnn, NAME)(*values)
-        found.append([memory[name].to_host(np.uint8, operation.nbytes(name)).tobytes() for name in ("y", "hy", "cy")])
+        call = Called(caller, operation)
+        described = (
+            caller.tensor(TensorSpec.packed(o.data_type, (*o.dims, *more))) for o in (operation.hx, operation.cx)
+        )
+        call(**dict(zip(("hDesc", "cDesc"), described, strict=True)))
+        written = (call.memory[name] for name in ("y", "hy", "cy"))
+        found.append([memory.to_host(np.uint8, memory.nbytes).tobytes() for memory in written])
     assert found[0] == found[1] == found[2]
 
 
-def check_static(caller, refuses, operation, name, clause):
+def check_static(caller, refuses, operation, clause):
     """Check that a call is refused once its network has the static algorithm, which the setter of version 8 refuses."""
-    from dualdnn.conformance.calls.derived import arguments
-
-    operation = sized(caller, operation)
-    memory = {o: caller.handle.to_device(np.zeros(operation.nbytes(o), np.uint8)) for o in operation.operands}
-    values = [value(caller, operation, memory) for value in arguments(name, type(operation))]
-    call, chosen = getattr(caller.cudnn, name), caller.cudnn.cudnnCreateAlgorithmDescriptor()
-    call(*values)
-    static = replace(operation.network, algo=STATIC)
+    call, chosen = Called(caller, sized(caller, operation)), caller.cudnn.cudnnCreateAlgorithmDescriptor()
+    call()
+    static = replace(operation.network, algo=rnn.STATIC)
     refuses(NOT_SUPPORTED, "cudnnSetRNNDescriptor_v8/c34", caller.descriptor, static)
-    caller.cudnn.cudnnSetAlgorithmDescriptor(chosen, STATIC)
-    caller.cudnn.cudnnSetRNNAlgorithmDescriptor(caller.handle, values[1], chosen)
-    refuses(NOT_SUPPORTED, f"{name}/{clause}", call, *values)
+    caller.cudnn.cudnnSetAlgorithmDescriptor(chosen, rnn.STATIC)
+    caller.cudnn.cudnnSetRNNAlgorithmDescriptor(caller.handle, call.arguments["rnnDesc"], chosen)
+    refuses(NOT_SUPPORTED, clause, call)
 
 
 @shows(f"{NAME}/c43")
 def test_double_with_the_static_algorithm(caller, refuses):
-    check_static(caller, refuses, forward(network(TANH, data_type=DOUBLE), lengths=(3, 3)), NAME, "c43")
+    check_static(caller, refuses, forward(network(rnn.TANH, data_type=DOUBLE), lengths=(3, 3)), f"{NAME}/c43")
 
 
 @shows(f"{NAME}/c01")
 def test_published_sums(caller, handle):
     """The sums match those that NVIDIA's sample publishes for one sequence length, on a smaller scale: constant
     inputs and weights."""
-    spec = network(RELU, direction=ONE_WAY, width=4, hidden=4, layers=2)
+    spec = network(rnn.RELU, direction=rnn.ONE_WAY, width=4, hidden=4, layers=2)
     operation = sized(caller, forward(spec, lengths=(3, 3)))
     weights = np.full(spec.weight_elements, 2.0**-3, np.float32)
     weights[spec.matrix(1, 1).end :] = 1.0
@@ -254,20 +224,17 @@ def test_published_sums(caller, handle):
 @pytest.mark.parametrize("layers, training", [(1, True), (2, False)])
 def test_where_nothing_is_dropped(caller, cudnn, handle, layers, training):
     """Neither a single layer nor inference drops anything: y equals, bit by bit, the result without dropout."""
-    from dualdnn.conformance.calls.derived import arguments
-
-    operation = sized(caller, forward(network(layers=layers), training=training, fill=0.0))
-    memory = {name: handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
-    values = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
-    getattr(cudnn, NAME)(*values)
-    due = memory["y"].to_host(np.uint8, operation.nbytes("y"))
+    call = Called(caller, sized(caller, forward(network(layers=layers), training=training, fill=0.0)))
+    call()
+    y = call.memory["y"]
+    due = y.to_host(np.uint8, y.nbytes)
     dropout, descriptor = cudnn.cudnnCreateDropoutDescriptor(), cudnn.cudnnCreateRNNDescriptor()
     size = cudnn.cudnnDropoutGetStatesSize(handle)
     states = handle.to_device(np.zeros(size, np.uint8))
     cudnn.cudnnSetDropoutDescriptor(dropout, handle, 0.5, states, size, 7)
-    parameters = list(cudnn.cudnnGetRNNDescriptor_v8(values[1]))
+    parameters = list(cudnn.cudnnGetRNNDescriptor_v8(call.arguments["rnnDesc"]))
     parameters[12] = dropout
     cudnn.cudnnSetRNNDescriptor_v8(descriptor, *parameters)
     assert cudnn.cudnnGetRNNDescriptor_v8(descriptor)[12] is dropout
-    getattr(cudnn, NAME)(handle, descriptor, *values[2:])
-    np.testing.assert_array_equal(memory["y"].to_host(np.uint8, operation.nbytes("y")), due)
+    call(rnnDesc=descriptor)
+    np.testing.assert_array_equal(y.to_host(np.uint8, y.nbytes), due)

@@ -15,24 +15,8 @@ from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, FilterSpec
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_backward import training
-from dualdnn.conformance.cases.rnn.rnn_descriptors import (
-    DOUBLE_BIAS,
-    DYNAMIC,
-    GRU,
-    LINEAR,
-    LSTM,
-    MINMAX,
-    NO_BIAS,
-    NOT_PROPAGATE,
-    ONE_WAY,
-    PROPAGATE,
-    RECURRENT_BIAS,
-    SKIP,
-    STATIC,
-    TANH,
-    TWO_WAYS,
-)  # fmt: skip
 from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step, attempt_chain, prepare
@@ -58,19 +42,9 @@ CLAUSES |= dict(zip(FINDS, (
 ), strict=True))  # fmt: skip
 OPERANDS = {"w": "weightSpace", "dw": "dweightSpace", "workspace": "workSpace"}
 RESERVED = (
-    "kDesc",
-    "keys",
-    "cDesc",
-    "cAttn",
-    "iDesc",
-    "iAttn",
-    "qDesc",
-    "queries",
-    "dcDesc",
-    "dcAttn",
-    "dkDesc",
-    "dkeys",
-)
+    "kDesc", "keys", "cDesc", "cAttn", "iDesc", "iAttn", "qDesc", "queries", "dcDesc", "dcAttn", "dkDesc", "dkeys",
+)  # fmt: skip
+DATA_DESCRIPTORS = ("xDesc", "yDesc", "dyDesc", "dxDesc")
 LENGTHS = (3, 2, 1)
 
 
@@ -106,7 +80,7 @@ class LegacyCaller(Caller):
             return 3
         if name in ("wDesc", "dwDesc"):
             return self.descriptor(FilterSpec(n.data_type, NCHW, (n.weight_elements, 1, 1)))
-        if name in ("xDesc", "yDesc", "dyDesc", "dxDesc"):
+        if name in DATA_DESCRIPTORS:
             return self.sequences(getattr(o, name.removesuffix("Desc")))
         if name in RESERVED:
             return None
@@ -129,7 +103,7 @@ class LegacyCaller(Caller):
         if n.is_projected:
             self.cudnn.cudnnSetRNNProjectionLayers(self.handle, made, n.projected, 0)
         self.cudnn.cudnnRNNSetClip(self.handle, made, n.clip.mode, n.clip.nan, n.clip.lower, n.clip.upper)
-        if n.algo == DYNAMIC and batch:
+        if n.algo == rnn.DYNAMIC and batch:
             plan = self.cudnn.cudnnCreatePersistentRNNPlan(made, batch, n.data_type)
             self.cudnn.cudnnSetPersistentRNNPlan(made, plan)
         return made
@@ -154,19 +128,15 @@ def judged(cudnn, handle, evidence):
     return run
 
 
-def plain(*, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, cell=LSTM, **others):
+def plain(*, bias=rnn.DOUBLE_BIAS, direction=rnn.TWO_WAYS, input_mode=rnn.LINEAR, cell=rnn.LSTM, **others):
     return network(cell, bias, direction, input_mode, padded=False, **others)
 
 
-ALL = [f"{name}/{clause}" for name, clauses in {
-    INFERENCE: (2, 4, 6, 11, 29, 42, 43), TRAINING: (2, 4, 5, 7, 12, 19, 37, 44, 45), DATA: (2, 4, 5, 34, 41, 56, 57),
-    WEIGHTS: (2, 3, 5, 7, 22, 23), EX[0]: (2, 5, 25, 31, 32, 33), EX[1]: (2, 5, 7, 16, 24, 26, *range(32, 38)),
-    EX[2]: (2, 5, 7, 9, 10, 26, 28, 29, 31, 32, 38, 39, 40, 41), EX[3]: (2, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17),
-}.items() for clause in (f"c{i:02}" for i in clauses)]  # fmt: skip
-
-
-@shows(*ALL, *(f"cudnnGetRNNTrainingReserveSize/c0{i}" for i in (3, 4)), "cudnnGetRNNWorkspaceSize/c03", "cudnnRNNMode_t/c01",
-       "cudnnRNNInputMode_t/c01", "cudnnDirectionMode_t/c01", "cudnnRNNAlgo_t/c01", "cudnnSetRNNDescriptor_v6/c04")  # fmt: skip
+@shows(f"{INFERENCE}/c02 c04 c06 c11 c29 c42 c43", f"{TRAINING}/c02 c04 c05 c07 c12 c19 c37 c44 c45", f"{DATA}/c02 c04 c05 c34 c41 c56 c57",
+       f"{WEIGHTS}/c02 c03 c05 c07 c22 c23", f"{EX[0]}/c02 c05 c25 c31-c33", f"{EX[1]}/c02 c05 c07 c16 c24 c26 c32-c37",
+       f"{EX[2]}/c02 c05 c07 c09 c10 c26 c28 c29 c31 c32 c38-c41", f"{EX[3]}/c02 c05 c07-c09 c11-c13 c15-c17",
+       "cudnnGetRNNTrainingReserveSize/c03 c04", "cudnnGetRNNWorkspaceSize/c03", "cudnnRNNMode_t/c01", "cudnnRNNInputMode_t/c01",
+       "cudnnDirectionMode_t/c01", "cudnnRNNAlgo_t/c01", "cudnnSetRNNDescriptor_v6/c04")  # fmt: skip
 @pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_cells(judged, cell, extended):
@@ -175,23 +145,24 @@ def test_cells(judged, cell, extended):
     judged(
         extended,
         forward(
-            plain(cell=cell, bias=RECURRENT_BIAS, direction=ONE_WAY, input_mode=SKIP), PACKED, LENGTHS, training=False
+            plain(cell=cell, bias=rnn.RECURRENT_BIAS, direction=rnn.ONE_WAY, input_mode=rnn.SKIP),
+            PACKED,
+            LENGTHS,
+            training=False,
         ),
     )
 
 
-@shows(*(f"{EX[0]}/c{i:02}" for i in (3, 4, 8, 26)), *(f"{EX[1]}/c{i:02}" for i in (3, 4, 8, 27)), *(f"{EX[2]}/c{i:02}" for i in (3, 4, 8, 11, 33)),
-       *(f"{EX[3]}/c{i:02}" for i in (3, 4)))  # fmt: skip
+@shows(f"{EX[0]}/c03 c04 c08 c26", f"{EX[1]}/c03 c04 c08 c27", f"{EX[2]}/c03 c04 c08 c11 c33", f"{EX[3]}/c03 c04")
 @pytest.mark.parametrize("layout", [SEQ_MAJOR, BATCH_MAJOR], ids=label)
 def test_padded_sequences(judged, layout):
     """The extended calls take padded sequences; padding of y and dx gets the fill of its descriptor."""
-    judged(True, *training(network(GRU, projected=None), layout, (1, 3, 2), 4, -1.5))
-    judged(True, forward(network(TANH, NO_BIAS), layout, (1, 3, 0), fill=0.5, training=False))
+    judged(True, *training(network(rnn.GRU, projected=None), layout, (1, 3, 2), 4, -1.5))
+    judged(True, forward(network(rnn.TANH, rnn.NO_BIAS), layout, (1, 3, 0), fill=0.5, training=False))
 
 
-@shows(*(f"{INFERENCE}/c{i}" for i in (17, 23, 35, 41)), *(f"{TRAINING}/c{i}" for i in (18, 25, 36, 43)), *(f"{DATA}/c{i}" for i in (20, 26, 33, 40, 49, 55)),
-       f"{WEIGHTS}/c15", *(f"{EX[0]}/c{i}" for i in (15, 21, 28, 30)), *(f"{EX[1]}/c{i}" for i in (15, 22, 29, 31)),
-       *(f"{EX[2]}/c{i}" for i in (18, 24, 27, 30, 35, 37)), f"{EX[3]}/c10")  # fmt: skip
+@shows(f"{INFERENCE}/c17 c23 c35 c41", f"{TRAINING}/c18 c25 c36 c43", f"{DATA}/c20 c26 c33 c40 c49 c55", f"{WEIGHTS}/c15",
+       f"{EX[0]}/c15 c21 c28 c30", f"{EX[1]}/c15 c22 c29 c31", f"{EX[2]}/c18 c24 c27 c30 c35 c37", f"{EX[3]}/c10")  # fmt: skip
 @pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
 def test_states_that_are_null(judged, extended):
     for null in (("hx", "cy", "dhx", "dcy"), ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")):
@@ -205,18 +176,18 @@ def test_projection_clipping_and_types(judged):
     """The other setters act on a network in calls that describe each step."""
     for extended in (False, True):
         judged(extended, forward(plain(projected=3, layers=2), PACKED, LENGTHS, training=False))
-        clip = RNNClipSpec(MINMAX, PROPAGATE, -0.3, 0.2)
+        clip = RNNClipSpec(rnn.MINMAX, rnn.PROPAGATE, -0.3, 0.2)
         judged(extended, *training(plain(projected=3, clip=clip, layers=1), PACKED, LENGTHS))
-        judged(extended, *training(plain(cell=GRU, data_type=DOUBLE, layers=1), PACKED, LENGTHS))
-        judged(extended, *training(plain(cell=GRU, data_type=HALF, layers=1), PACKED, LENGTHS))
+        judged(extended, *training(plain(cell=rnn.GRU, data_type=DOUBLE, layers=1), PACKED, LENGTHS))
+        judged(extended, *training(plain(cell=rnn.GRU, data_type=HALF, layers=1), PACKED, LENGTHS))
 
 
 @shows("cudnnRNNSetClip/c08")
-@pytest.mark.parametrize("nan", [NOT_PROPAGATE, PROPAGATE], ids=label)
+@pytest.mark.parametrize("nan", [rnn.NOT_PROPAGATE, rnn.PROPAGATE], ids=label)
 def test_clipping_of_nan(judged, nan):
     """A NaN in the cell state becomes the lower bound of the clipping range, or stays."""
-    clip = RNNClipSpec(MINMAX, nan, -0.5, 0.25)
-    operation = forward(plain(direction=ONE_WAY, layers=1, clip=clip), PACKED, (1, 1, 1), training=False)
+    clip = RNNClipSpec(rnn.MINMAX, nan, -0.5, 0.25)
+    operation = forward(plain(direction=rnn.ONE_WAY, layers=1, clip=clip), PACKED, (1, 1, 1), training=False)
     judged(False, operation, inputs={"cx": "special"})
 
 
@@ -252,182 +223,155 @@ def case_of(name, **network):
     return training(spec, PACKED, LENGTHS)[(TRAINING, DATA, WEIGHTS).index(name.removesuffix("Ex"))]
 
 
-@pytest.fixture
-def prepared(cudnn, handle):
-    """Return a caller, and the good arguments of a call by the names of its parameters."""
+class Prepared:
+    """Holds a call and its right arguments by the names of the parameters."""
 
-    def make(name, operation=None):
-        caller, operation = LegacyCaller(cudnn, handle, name in EX), operation or case_of(name)
+    def __init__(self, cudnn: Any, handle: Any, refuses: Any, name: str, operation: Any) -> None:
+        self.name, self.function, self.refuses = name, getattr(cudnn, name), refuses
+        self.caller, self.operation = LegacyCaller(cudnn, handle, name in EX), operation
         memory = {o: handle.to_device(np.zeros(operation.nbytes(o), np.uint8)) for o in operation.operands}
-        return caller, operation, caller.arguments(name, operation, memory)
+        self.good = self.caller.arguments(name, operation, memory)
 
-    return make
+    def __call__(self, **changes: Any) -> None:
+        """Make the call with these arguments in place of others."""
+        self.function(*{**self.good, **changes}.values())
 
-
-def refusal(cudnn, refuses, name, good, status, clause, **changes):
-    refuses(
-        status, clause if "/" in clause else f"{name}/{clause}", getattr(cudnn, name), *{**good, **changes}.values()
-    )
-
-
-SHAPES = [f"{name}/c{i:02}" for name, clauses in {
-    INFERENCE: (12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 24, 30, 31, 32, 33, 34, 36, 37, 38, 39, 40, 44, 45, 46, 47, 48),
-    TRAINING: (13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 26, 31, 32, 33, 34, 35, 38, 39, 40, 41, 42, 46, 47, 48, 49, 50),
-    DATA: (15, 16, 17, 18, 19, 21, 22, 23, 24, 25, 27, 28, 29, 30, 31, 32, 35, 36, 37, 38, 39, 44, 45, 46, 47, 48, 50, 51, 52, 53, 54, 58, 59, 60,
-           61, 62, 63),
-    WEIGHTS: (10, 11, 12, 13, 14, 21, 24, 25, 26, 27, 28, 29),
-    EX[0]: (9, 10, 11, 12, 14, 16, 17, 18, 19, 20, 22, 27, 29, 34, 37, 38, 40),
-    EX[1]: (9, 10, 11, 12, 13, 17, 18, 19, 20, 21, 23, 28, 30, 38, 41, 42, 43, 44),
-    EX[2]: (12, 13, 14, 15, 17, 19, 20, 21, 22, 23, 25, 34, 36, 42, 45, 46, 47, 48),
-    EX[3]: (14, 18, 19, 20, 21, 22),
-    **dict(zip(FINDS, (
-        (9, 10, 12, 13, 15, 20, 21, 23, 24, 37, 38, 39, 40), (*range(9, 14), *range(16, 21), 22, *range(27, 32), *range(34, 39), *range(52, 57)),
-        (*range(13, 18), *range(19, 24), 25, *range(26, 31), *range(32, 37), *range(41, 46), *range(47, 52), *range(67, 72)),
-        (*range(8, 13), *range(33, 38)),
-    ), strict=True)),
-}.items() for i in clauses]  # fmt: skip
+    def refused(self, status: Any, clause: str, **changes: Any) -> None:
+        """Check that the changed call is refused, by a clause of its own section if none is named."""
+        clause = clause if "/" in clause else f"{self.name}/{clause}"
+        self.refuses(status, clause, self.function, *{**self.good, **changes}.values())
 
 
-@shows(*SHAPES)
+@pytest.fixture
+def prepared(cudnn, handle, refuses):
+    """Return a function that prepares a call, of its own sample or of an operation."""
+    return lambda name, operation=None: Prepared(cudnn, handle, refuses, name, operation or case_of(name))
+
+
+@shows(f"{INFERENCE}/c12-c16 c18-c22 c24 c30-c34 c36-c40 c44-c48", f"{TRAINING}/c13-c17 c20-c24 c26 c31-c35 c38-c42 c46-c50",
+       f"{DATA}/c15-c19 c21-c25 c27-c32 c35-c39 c44-c48 c50-c54 c58-c63", f"{WEIGHTS}/c10-c14 c21 c24-c29",
+       f"{EX[0]}/c09-c12 c14 c16-c20 c22 c27 c29 c34 c37 c38 c40", f"{EX[1]}/c09-c13 c17-c21 c23 c28 c30 c38 c41-c44",
+       f"{EX[2]}/c12-c15 c17 c19-c23 c25 c34 c36 c42 c45-c48", f"{EX[3]}/c14 c18-c22",
+       "cudnnFindRNNForwardInferenceAlgorithmEx/c09 c10 c12 c13 c15 c20 c21 c23 c24 c37-c40",
+       "cudnnFindRNNForwardTrainingAlgorithmEx/c09-c13 c16-c20 c22 c27-c31 c34-c38 c52-c56",
+       "cudnnFindRNNBackwardDataAlgorithmEx/c13-c17 c19-c23 c25-c30 c32-c36 c41-c45 c47-c51 c67-c71",
+       "cudnnFindRNNBackwardWeightsAlgorithmEx/c08-c12 c33-c37")  # fmt: skip
 @pytest.mark.parametrize("name", CLAUSES)
-def test_wrong_descriptors(cudnn, refuses, prepared, name):
+def test_wrong_descriptors(cudnn, prepared, name):
     """NULL and uninitialised descriptors, wrong dimensions of states, wrong weights, and small spaces are refused."""
     network_clause, invalid, shape, ragged, work, reserve = CLAUSES[name]
-    _, _, good = prepared(name)
+    call = prepared(name)
     for value in (None, cudnn.cudnnCreateRNNDescriptor()):
-        refusal(cudnn, refuses, name, good, BAD_PARAM, network_clause, rnnDesc=value)
-    states = [
-        p for p in good if p.endswith("Desc") and p[0] in "hcd" and p not in ("dwDesc", "dyDesc", "dxDesc", *RESERVED)
-    ]
-    for direction in (ONE_WAY, TWO_WAYS):
-        caller, operation, good = prepared(name, case_of(name, projected=3, direction=direction))
-        n = operation.network
+        call.refused(BAD_PARAM, network_clause, rnnDesc=value)
+    others = ("dwDesc", "dyDesc", "dxDesc", *RESERVED)
+    states = [p for p in call.good if p.endswith("Desc") and p[0] in "hcd" and p not in others]
+    for direction in (rnn.ONE_WAY, rnn.TWO_WAYS):
+        call = prepared(name, case_of(name, projected=3, direction=direction))
+        n = call.operation.network
         for parameter in states:
             size, count = n.projected if "h" in parameter[:2] else n.hidden, n.pseudo_layers
-            refusal(cudnn, refuses, name, good, BAD_PARAM, invalid, **{parameter: None})
+            call.refused(BAD_PARAM, invalid, **{parameter: None})
             packed = [(count - 1, 3, size), (count, 2, size), (count, 3, size + 1)]
             gaps = TensorSpec(FLOAT, (count, 3, size), (3 * size + 1, size, 1))
             for spec in (
                 *(TensorSpec.packed(FLOAT, dims) for dims in packed), gaps, TensorSpec.packed(DOUBLE, gaps.dims),
             ):  # fmt: skip
-                refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: caller.tensor(spec)})
-    weights = "dwDesc" if "dwDesc" in good else "wDesc"
-    for spec in (
-        FilterSpec(FLOAT, NCHW, (n.weight_elements - 1, 1, 1)),
-        FilterSpec(HALF, NCHW, (2 * n.weight_elements, 1, 1)),
-    ):
-        refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{weights: caller.filter(spec)})
-    refusal(cudnn, refuses, name, good, BAD_PARAM, invalid, **{weights: None})
-    for parameter in (p for p in good if p.endswith("SizeInBytes")):
+                call.refused(BAD_PARAM, shape, **{parameter: call.caller.tensor(spec)})
+    weights = "dwDesc" if "dwDesc" in call.good else "wDesc"
+    for data_type, count in ((FLOAT, n.weight_elements - 1), (HALF, 2 * n.weight_elements)):
+        wrong = call.caller.filter(FilterSpec(data_type, NCHW, (count, 1, 1)))
+        call.refused(BAD_PARAM, shape, **{weights: wrong})
+    call.refused(BAD_PARAM, invalid, **{weights: None})
+    for parameter in (p for p in call.good if p.endswith("SizeInBytes")):
         clause = reserve if parameter.startswith("reserve") else work
-        refusal(cudnn, refuses, name, good, BAD_PARAM, clause, **{parameter: good[parameter] - 1})
-    for parameter in (p for p in good if p in RESERVED):
-        value = good["x" if "x" in good else "y"] if not parameter.endswith("Desc") else caller.descriptor(operation.y)
-        refusal(cudnn, refuses, name, good, NOT_SUPPORTED, invalid, **{parameter: value})
+        call.refused(BAD_PARAM, clause, **{parameter: call.good[parameter] - 1})
+    memory, container = call.good["x" if "x" in call.good else "y"], call.caller.descriptor(call.operation.y)
+    for parameter in (p for p in call.good if p in RESERVED):
+        call.refused(NOT_SUPPORTED, invalid, **{parameter: container if parameter.endswith("Desc") else memory})
     if name in FINDS:
         return
-    caller, operation, good = prepared(name, case_of(name, cell=TANH))
-    for algo in (STATIC, DYNAMIC):
-        persistent = caller.network(replace(operation.network, algo=algo))
-        refusal(cudnn, refuses, name, good, NOT_SUPPORTED, ragged, rnnDesc=persistent)
+    call = prepared(name, case_of(name, cell=rnn.TANH))
+    for algo in (rnn.STATIC, rnn.DYNAMIC):
+        persistent = call.caller.network(replace(call.operation.network, algo=algo))
+        call.refused(NOT_SUPPORTED, ragged, rnnDesc=persistent)
 
 
 @shows("cudnnSetRNNDescriptor_v6/c10 c11")
 @pytest.mark.parametrize("kind, other", [(FLOAT, DOUBLE), (DOUBLE, FLOAT), (FLOAT, HALF), (DOUBLE, HALF)])
-def test_arithmetic_in_another_type(cudnn, refuses, prepared, kind, other):
-    caller, operation, good = prepared(INFERENCE, case_of(INFERENCE, data_type=kind))
-    network = caller.network(replace(operation.network, precision=other))
-    refusal(cudnn, refuses, INFERENCE, good, BAD_PARAM, CLAUSES[INFERENCE][2], rnnDesc=network)
+def test_arithmetic_in_another_type(prepared, kind, other):
+    call = prepared(INFERENCE, case_of(INFERENCE, data_type=kind))
+    network = call.caller.network(replace(call.operation.network, precision=other))
+    call.refused(BAD_PARAM, CLAUSES[INFERENCE][2], rnnDesc=network)
 
 
 @pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @shows(f"{EX[0]}/c13", f"{EX[1]}/c14", f"{EX[2]}/c16")
 @pytest.mark.parametrize("name", CLAUSES)
-def test_wrong_states_of_a_gated_unit(cudnn, refuses, prepared, name):
+def test_wrong_states_of_a_gated_unit(prepared, name):
     """A gated unit has no cell states, and its hidden states must still have their shape."""
     _, _, shape, *_ = CLAUSES[name]
-    caller, operation, good = prepared(name, case_of(name, cell=GRU))
-    n = operation.network
-    for parameter in (p for p in good if p in ("hxDesc", "hyDesc", "dhxDesc", "dhyDesc")):
-        wrong = caller.tensor(TensorSpec.packed(FLOAT, (4, 3, n.hidden + 1)))
-        refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: wrong})
-    cells = [p for p in ("cx", "cy", "dcx", "dcy") if p in good]
-    small = good["hx"].slice(0, 4) if good.get("hx") else None
-    anything = {f"{p}Desc": caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))) for p in cells} | dict.fromkeys(
-        cells, small
-    )
-    getattr(cudnn, name)(*{**good, **anything}.values())
+    call = prepared(name, case_of(name, cell=rnn.GRU))
+    for parameter in (p for p in call.good if p in ("hxDesc", "hyDesc", "dhxDesc", "dhyDesc")):
+        wrong = call.caller.tensor(TensorSpec.packed(FLOAT, (4, 3, call.operation.network.hidden + 1)))
+        call.refused(BAD_PARAM, shape, **{parameter: wrong})
+    cells = [p for p in ("cx", "cy", "dcx", "dcy") if p in call.good]
+    small = call.good["hx"].slice(0, 4) if call.good.get("hx") else None
+    described = {f"{p}Desc": call.caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))) for p in cells}
+    call(**described, **dict.fromkeys(cells, small))
 
 
 @pytest.mark.ours
-@shows(f"{INFERENCE}/c03", f"{TRAINING}/c03", f"{DATA}/c03", f"{WEIGHTS}/c04", "cudnnStatus_t/c05", "cudnnFindRNNBackwardDataAlgorithmEx/c63", "cudnnFindRNNBackwardDataAlgorithmEx/c64",
-       "cudnnFindRNNBackwardWeightsAlgorithmEx/c29", "cudnnFindRNNBackwardWeightsAlgorithmEx/c30", "cudnnFindRNNForwardTrainingAlgorithmEx/c50")  # fmt: skip
+@shows(f"{INFERENCE}/c03", f"{TRAINING}/c03", f"{DATA}/c03", f"{WEIGHTS}/c04", "cudnnStatus_t/c05", "cudnnFindRNNBackwardDataAlgorithmEx/c63 c64",
+       "cudnnFindRNNBackwardWeightsAlgorithmEx/c29 c30", "cudnnFindRNNForwardTrainingAlgorithmEx/c50")  # fmt: skip
 @pytest.mark.parametrize("name", CLAUSES)
-def test_memory_that_is_short_by_an_element(cudnn, refuses, prepared, name):
+def test_memory_that_is_short_by_an_element(prepared, name):
     """Memory that is an element short is refused by the clause of its size, or of all arguments, and nothing is
     written."""
     *_, work, reserve = CLAUSES[name]
-    _, _, good = prepared(name)
-    memory = {p: value for p, value in good.items() if hasattr(value, "slice") and value.nbytes}
+    call = prepared(name)
+    memory = {p: value for p, value in call.good.items() if hasattr(value, "slice") and value.nbytes}
     assert len(memory) > 4
     for parameter, buffer in memory.items():
         clause = {"w": work, "r": reserve}[parameter[0]] if parameter.lower() in ("workspace", "reservespace") else None
-        refusal(
-            cudnn,
-            refuses,
-            name,
-            good,
-            BAD_PARAM,
-            clause or "cudnnStatus_t/c05",
-            **{parameter: buffer.slice(0, buffer.nbytes - 4)},
-        )
+        call.refused(BAD_PARAM, clause or "cudnnStatus_t/c05", **{parameter: buffer.slice(0, buffer.nbytes - 4)})
         if clause:
-            refusal(cudnn, refuses, name, good, BAD_PARAM, "cudnnStatus_t/c05", **{parameter: None})
+            call.refused(BAD_PARAM, "cudnnStatus_t/c05", **{parameter: None})
 
 
 @pytest.mark.ours
 @shows("cudnnStatus_t/c08")
 @pytest.mark.parametrize("name", [name for name in CLAUSES if name not in FINDS])
-def test_kernels_that_fail(cudnn, handle, refuses, prepared, monkeypatch, name):
+def test_kernels_that_fail(handle, prepared, monkeypatch, name):
     """The clause is one of the call's own section."""
     from dualdnn.conformance.cases.every_call import clauses_of_failure
-
-    _, _, good = prepared(name)
 
     def fails(operands, stream):
         raise BackendError("an access that is out of bounds")
 
+    call = prepared(name)
     monkeypatch.setattr(handle.backend, "prepare", lambda operation: fails)
     (clause,) = clauses_of_failure(name)
-    refusal(cudnn, refuses, name, good, EXECUTION_FAILED, clause)
+    call.refused(EXECUTION_FAILED, clause)
 
 
-STEPS = [f"{name}/c{i:02}" for name, clauses in {
-    INFERENCE: (6, 7, 8, 9, 10, 25, 26, 27, 28), TRAINING: (7, 8, 9, 10, 11, 27, 28, 29, 30), DATA: (7, 8, 9, 10, 11, 12, 13, 14, 41, 42, 43),
-    WEIGHTS: (7, 8, 9, 16, 17, 18, 19),
-    **dict(zip(FINDS, (
-        (5, 6, 7, 16, 17, 18, 36), (5, 6, 7, 23, 24, 25, 26), (5, 6, 7, 8, 9, 10, 11, 12, 38, 39, 40, 66), (5, 6, 7, 14, 15, 16, 17, 32),
-    ), strict=True)),
-}.items() for i in clauses]  # fmt: skip
-
-
-@shows(*STEPS)
+@shows(f"{INFERENCE}/c06-c10 c25-c28", f"{TRAINING}/c07-c11 c27-c30", f"{DATA}/c07-c14 c41-c43", f"{WEIGHTS}/c07-c09 c16-c19",
+       "cudnnFindRNNForwardInferenceAlgorithmEx/c05-c07 c16-c18 c36", "cudnnFindRNNForwardTrainingAlgorithmEx/c05-c07 c23-c26",
+       "cudnnFindRNNBackwardDataAlgorithmEx/c05-c12 c38-c40 c66", "cudnnFindRNNBackwardWeightsAlgorithmEx/c05-c07 c14-c17 c32")  # fmt: skip
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
-def test_wrong_steps(subject, cudnn, refuses, prepared, name):
+def test_wrong_steps(subject, prepared, name):
     """Descriptors of steps are refused with a wrong count, growing batches, unequal vector lengths, gaps, or batches
     that differ between operands."""
     _, invalid, shape, ragged, _, _ = CLAUSES[name]
-    _, _, good = prepared(name)
+    call = prepared(name)
     if subject.ours:
-        getattr(cudnn, name)(*good.values())  # Each refused call differs from this one in one argument.
+        call()  # Each refused call differs from this one in one argument.
 
     def steps(*specs):
-        return [caller.tensor(spec) for spec in specs]
+        return [call.caller.tensor(spec) for spec in specs]
 
-    data = [p for p in good if p in ("xDesc", "yDesc", "dyDesc", "dxDesc")]
-    for direction, parameter in product((ONE_WAY, TWO_WAYS), data):
-        caller, operation, good = prepared(name, case_of(name, projected=3, direction=direction))
-        size = getattr(operation, parameter.removesuffix("Desc")).vector
+    for direction, parameter in product((rnn.ONE_WAY, rnn.TWO_WAYS), [p for p in call.good if p in DATA_DESCRIPTORS]):
+        call = prepared(name, case_of(name, projected=3, direction=direction))
+        size = getattr(call.operation, parameter.removesuffix("Desc")).vector
 
         def one(batch, width=size, kind=FLOAT):
             return TensorSpec.packed(kind, (batch, width, 1))
@@ -438,19 +382,11 @@ def test_wrong_steps(subject, cudnn, refuses, prepared, name):
             steps(one(3), one(3), one(1)), steps(gaps, gaps, gaps), steps(*(TensorSpec.packed(FLOAT, (b, 1, size)) for b in (3, 2, 1))),
             steps(one(3), one(2), one(1, kind=HALF)),
         ):  # fmt: skip
-            refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: wrong})
-        refusal(cudnn, refuses, name, good, BAD_PARAM, invalid, **{parameter: None})
-        refusal(
-            cudnn,
-            refuses,
-            name,
-            good,
-            NOT_SUPPORTED,
-            ragged,
-            **{parameter: steps(*(one(b, kind=INT8) for b in (3, 2, 1)))},
-        )
+            call.refused(BAD_PARAM, shape, **{parameter: wrong})
+        call.refused(BAD_PARAM, invalid, **{parameter: None})
+        call.refused(NOT_SUPPORTED, ragged, **{parameter: steps(*(one(b, kind=INT8) for b in (3, 2, 1)))})
     for length in (0, -1):
-        refusal(cudnn, refuses, name, good, BAD_PARAM, "cudnnStatus_t/c05", seqLength=length)
+        call.refused(BAD_PARAM, "cudnnStatus_t/c05", seqLength=length)
 
 
 @pytest.mark.ours
@@ -478,69 +414,56 @@ QUERIES = {"w": "cudnnGetRNNWorkspaceSize", "r": "cudnnGetRNNTrainingReserveSize
 @shows(f"{INFERENCE}/c05", *(f"{name}/c06" for name in (TRAINING, DATA, WEIGHTS)), "cudnnFindRNNForwardTrainingAlgorithmEx/c08",
        *(f"{name}/c04" for name in FINDS if TRAINING[8:] not in name), *(f"{name}/c02" for name in QUERIES.values()), f"{QUERIES['w']}/c03")  # fmt: skip
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
-def test_spaces_of_the_size_that_is_asked_for(cudnn, handle, refuses, prepared, name):
+def test_spaces_of_the_size_that_is_asked_for(cudnn, handle, prepared, name):
     """The sizes that the queries return for three steps are enough for these, and not for nine."""
-    _, _, good = prepared(name)
+    call = prepared(name)
+    good = call.good
     steps = good.get("xDesc") or good["dxDesc"]
     for parameter in (p for p in good if p.endswith("SizeInBytes")):
         size = getattr(cudnn, QUERIES[parameter[0]])(handle, good["rnnDesc"], len(steps), steps)
         (space,) = (p for p in good if p.lower() == parameter.removesuffix("SizeInBytes").lower())
         good |= {parameter: size, space: handle.to_device(np.zeros(size, np.uint8))}
-    getattr(cudnn, name)(*good.values())
-    more = {p: [*good[p], *good[p][-1:] * 6] for p in good if p in ("xDesc", "yDesc", "dyDesc", "dxDesc")}
-    refusal(cudnn, refuses, name, good, BAD_PARAM, CLAUSES[name][4], seqLength=len(steps) + 6, **more)
+    call()
+    more = {p: [*good[p], *good[p][-1:] * 6] for p in good if p in DATA_DESCRIPTORS}
+    call.refused(BAD_PARAM, CLAUSES[name][4], seqLength=len(steps) + 6, **more)
 
 
-SEQUENCES = [f"{name}/c{i:02}" for name, clauses in {EX[0]: (6, 7, 23), EX[1]: (6,), EX[2]: (6,), EX[3]: (6,)}.items()
-             for i in clauses]  # fmt: skip
-
-
-@shows(*SEQUENCES)
+@shows(f"{EX[0]}/c06 c07 c23", f"{EX[1]}/c06", f"{EX[2]}/c06", f"{EX[3]}/c06")
 @pytest.mark.parametrize("name", EX)
-def test_wrong_sequences(cudnn, refuses, prepared, name):
+def test_wrong_sequences(prepared, name):
     """Every wrong field of the containers is refused, one at a time.
 
     Padded sequences are refused where padding is off, and packed ones that are not sorted.
     """
-    shape = CLAUSES[name][2]
-    caller, operation, good = prepared(name)
-    kinds = [p for p in good if p in ("xDesc", "yDesc", "dyDesc", "dxDesc")]
-    for parameter in kinds:
-        spec = getattr(operation, parameter.removesuffix("Desc"))
+    shape, call = CLAUSES[name][2], prepared(name)
+    containers = {p: getattr(call.operation, p.removesuffix("Desc")) for p in call.good if p in DATA_DESCRIPTORS}
+
+    def changed(spec, **change):
+        return call.caller.descriptor(replace(spec, **change))
+
+    for parameter, spec in containers.items():
         for change in (
-            {"vector": spec.vector + 1},
-            {"lengths": (3, 1, 1)},
-            {"data_type": DOUBLE},
-            {"max_length": 4, "lengths": (4, 2, 1)},
-        ):
-            refusal(
-                cudnn, refuses, name, good, BAD_PARAM, shape, **{parameter: caller.descriptor(replace(spec, **change))}
-            )
+            {"vector": spec.vector + 1}, {"lengths": (3, 1, 1)}, {"data_type": DOUBLE}, {"max_length": 4, "lengths": (4, 2, 1)},
+        ):  # fmt: skip
+            call.refused(BAD_PARAM, shape, **{parameter: changed(spec, **change)})
     for change in ({"layout": SEQ_MAJOR}, {"lengths": (1, 2, 3)}):
-        changed = {p: caller.descriptor(replace(getattr(operation, p.removesuffix("Desc")), **change)) for p in kinds}
-        refusal(cudnn, refuses, name, good, BAD_PARAM, shape, **changed)
+        call.refused(BAD_PARAM, shape, **{p: changed(spec, **change) for p, spec in containers.items()})
 
 
 @shows(f"{EX[0]}/c36", f"{EX[1]}/c40", f"{EX[2]}/c44")
 @pytest.mark.parametrize("name", EX[:3])
-def test_double_with_the_static_algorithm(cudnn, refuses, prepared, name):
-    spec = plain(cell=TANH, data_type=DOUBLE)
-    operation = case_of(name)
-    made = (
-        forward(spec, PACKED, (3, 3, 3), training=False)
-        if name == EX[0]
-        else training(spec, PACKED, (3, 3, 3))[0 if name == EX[1] else 1]
-    )
-    caller, _, good = prepared(name, made)
-    assert type(made) is type(operation)
-    static = caller.network(replace(spec, algo=STATIC))
-    clause = {EX[0]: "c36", EX[1]: "c40", EX[2]: "c44"}[name]
-    refusal(cudnn, refuses, name, good, NOT_SUPPORTED, clause, rnnDesc=static)
+def test_double_with_the_static_algorithm(prepared, name):
+    spec = plain(cell=rnn.TANH, data_type=DOUBLE)
+    inference = forward(spec, PACKED, (3, 3, 3), training=False)
+    step = dict(zip(EX, (inference, *training(spec, PACKED, (3, 3, 3))), strict=True))
+    call = prepared(name, step[name])
+    static = call.caller.network(replace(spec, algo=rnn.STATIC))
+    call.refused(NOT_SUPPORTED, {EX[0]: "c36", EX[1]: "c40", EX[2]: "c44"}[name], rnnDesc=static)
 
 
 @shows(f"{TRAINING}/c02", f"{DATA}/c02", f"{WEIGHTS}/c02", f"{EX[1]}/c02", f"{EX[2]}/c02", f"{EX[3]}/c02")
 @pytest.mark.ours
-@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
+@pytest.mark.parametrize("cell", [rnn.LSTM, rnn.GRU], ids=label)
 def test_generations_agree(cudnn, handle, cell):
     """A training step gives the same bits by the calls of version 8, by those before it and by the extended ones."""
     results = []

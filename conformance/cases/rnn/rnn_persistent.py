@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
-from dualdnn.api.operations import BackendError, RNNForward
+from dualdnn.api.operations import BackendError
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
-from dualdnn.conformance.calls import Caller, sized
-from dualdnn.conformance.calls.derived import arguments
+from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.descriptors import made
+from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_backward import training
-from dualdnn.conformance.cases.rnn.rnn_descriptors import (
-    DEFAULT,
-    DYNAMIC,
-    GRU,
-    LSTM,
-    MINMAX,
-    ONE_WAY,
-    PROPAGATE,
-    STANDARD,
-    STATIC,
-    describe_v6,
-)
+from dualdnn.conformance.cases.rnn.rnn_descriptors import describe_v6
 from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward, label, network
 from dualdnn.conformance.cases.rnn.rnn_legacy import LegacyCaller, plain
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step, attempt_chain, prepare
+from dualdnn.conformance.trial import Called, Step, attempt_chain
 
 CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan", "cudnnBuildRNNDynamic"
 LENGTHS = (3, 3)
@@ -38,7 +25,7 @@ LENGTHS = (3, 3)
 def dynamic(cudnn, handle):
     """Return a network of version 6 by the dynamic algorithm, without a plan."""
     descriptor = cudnn.cudnnCreateRNNDescriptor()
-    describe_v6(cudnn, handle, descriptor, algo=DYNAMIC, mathPrec=FLOAT)
+    describe_v6(cudnn, handle, descriptor, algo=rnn.DYNAMIC, mathPrec=FLOAT)
     return descriptor
 
 
@@ -47,7 +34,7 @@ def dynamic(cudnn, handle):
 def test_plans_before_version_8(cudnn, handle, evidence):
     """The plan serves a training step, twice with one descriptor, and longer sequences."""
     caller = LegacyCaller(cudnn, handle, False)
-    spec = plain(cell=GRU, algo=DYNAMIC, layers=1)
+    spec = plain(cell=rnn.GRU, algo=rnn.DYNAMIC, layers=1)
     planned = caller.network(spec, len(LENGTHS))
     caller.network = lambda n, batch=0: planned  # All calls share one descriptor.
     for lengths in (LENGTHS, LENGTHS, (5, 5)):
@@ -72,11 +59,11 @@ def test_refused_plans(cudnn, handle, refuses, dynamic):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", create, dynamic, 2, data_type)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", create, None, 2, FLOAT)
     refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", create, cudnn.cudnnCreateRNNDescriptor(), 2, FLOAT)
-    refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", create, made(cudnn, network(GRU, algo=DYNAMIC)), 2, FLOAT)
+    refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", create, made(cudnn, network(rnn.GRU, algo=rnn.DYNAMIC)), 2, FLOAT)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", put, dynamic, None)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", put, None, plan)
     other = cudnn.cudnnCreateRNNDescriptor()
-    for algo in (STANDARD, STATIC):
+    for algo in (rnn.STANDARD, rnn.STATIC):
         describe_v6(cudnn, handle, other, algo=algo, mathPrec=FLOAT)
         refuses(NOT_SUPPORTED, f"{CREATE}/c10", create, other, 2, FLOAT)
         refuses(BAD_PARAM, f"{SET}/c04", put, other, plan)
@@ -89,11 +76,17 @@ def test_refused_plans(cudnn, handle, refuses, dynamic):
 def test_plans_of_other_networks(cudnn, handle, refuses, dynamic):
     """A plan belongs to the network as it was when the plan was made."""
     plan = cudnn.cudnnCreatePersistentRNNPlan(dynamic, 2, FLOAT)
-    for change in ({"hiddenSize": 8}, {"numLayers": 3}, {"mode": GRU}, {"direction": ONE_WAY}, {"inputMode": 0}):
+    for change in (
+        {"hiddenSize": 8},
+        {"numLayers": 3},
+        {"mode": rnn.GRU},
+        {"direction": rnn.ONE_WAY},
+        {"inputMode": 0},
+    ):
         other = cudnn.cudnnCreateRNNDescriptor()
-        describe_v6(cudnn, handle, other, **{"algo": DYNAMIC, "mathPrec": FLOAT, **change})
+        describe_v6(cudnn, handle, other, **{"algo": rnn.DYNAMIC, "mathPrec": FLOAT, **change})
         refuses(BAD_PARAM, "cudnnRNNAlgo_t/c06", cudnn.cudnnSetPersistentRNNPlan, other, plan)
-    cudnn.cudnnRNNSetClip_v8(dynamic, MINMAX, PROPAGATE, -1.0, 1.0)
+    cudnn.cudnnRNNSetClip_v8(dynamic, rnn.MINMAX, rnn.PROPAGATE, -1.0, 1.0)
     refuses(BAD_PARAM, "cudnnRNNAlgo_t/c06", cudnn.cudnnSetPersistentRNNPlan, dynamic, plan)
     cudnn.cudnnDestroyPersistentRNNPlan(plan)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetPersistentRNNPlan, dynamic, plan)
@@ -111,7 +104,7 @@ def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
         asked.append(operation)
         raise BackendError("no compiler")
 
-    descriptor = made(cudnn, network(LSTM, algo=DYNAMIC))
+    descriptor = made(cudnn, network(rnn.LSTM, algo=rnn.DYNAMIC))
     with monkeypatch.context() as patched:
         patched.setattr(handle.backend, "prepare", fails)
         status = cudnnStatus_t.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING
@@ -122,17 +115,9 @@ def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
 
 
 @pytest.fixture
-def call(cudnn, handle):
-    """Call cudnnRNNForward of an operation with an RNN descriptor."""
-
-    def run(operation: Any, descriptor: Any) -> None:
-        caller = Caller(cudnn, handle)
-        operation = sized(caller, operation)
-        memory = {name: handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
-        values = [value(caller, operation, memory) for value in arguments("cudnnRNNForward", RNNForward)]
-        cudnn.cudnnRNNForward(values[0], descriptor, *values[2:])
-
-    return run
+def call(caller):
+    """Return a function that calls cudnnRNNForward of an operation with an RNN descriptor."""
+    return lambda operation, descriptor: Called(caller, sized(caller, operation))(rnnDesc=descriptor)
 
 
 @shows("cudnnRNNAlgo_t/c05", f"{BUILD}/c02", f"{BUILD}/c04")
@@ -142,7 +127,7 @@ def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
 
     It runs after a new plan.
     """
-    spec = network(GRU, algo=DYNAMIC, layers=1)
+    spec = network(rnn.GRU, algo=rnn.DYNAMIC, layers=1)
     operation = forward(spec, lengths=LENGTHS)
     descriptor = made(cudnn, spec)
     refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, operation, descriptor)
@@ -150,7 +135,7 @@ def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
     call(operation, descriptor)
     refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, forward(spec, lengths=(3, 3, 3)), descriptor)
     refuses(NOT_SUPPORTED, "cudnnRNNForward/c41", call, forward(spec, lengths=(3, 2)), descriptor)
-    cudnn.cudnnSetRNNMatrixMathType(descriptor, DEFAULT)
+    cudnn.cudnnSetRNNMatrixMathType(descriptor, rnn.DEFAULT)
     refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, operation, descriptor)
     cudnn.cudnnBuildRNNDynamic(handle, descriptor, 3)
     call(forward(spec, lengths=(3, 3, 3)), descriptor)
@@ -161,6 +146,6 @@ def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
 def test_types_of_plans(cudnn, handle, data_type, precision):
     """Plans take every type that the arithmetic takes."""
     descriptor = cudnn.cudnnCreateRNNDescriptor()
-    describe_v6(cudnn, handle, descriptor, algo=DYNAMIC, mathPrec=precision)
+    describe_v6(cudnn, handle, descriptor, algo=rnn.DYNAMIC, mathPrec=precision)
     plan = cudnn.cudnnCreatePersistentRNNPlan(descriptor, 2, data_type)
     cudnn.cudnnSetPersistentRNNPlan(descriptor, plan)

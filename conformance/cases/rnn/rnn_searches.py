@@ -11,8 +11,8 @@ from dualdnn.api.enumerations import cudnnRNNAlgo_t, cudnnStatus_t
 from dualdnn.api.operations import BackendError
 from dualdnn.api.operations.rnn import RNNClipSpec
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
+from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_backward import training
-from dualdnn.conformance.cases.rnn.rnn_descriptors import DYNAMIC, GRU, MINMAX, NO_BIAS, PROPAGATE, STANDARD, STATIC
 from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward
 from dualdnn.conformance.cases.rnn.rnn_legacy import FINDS, LegacyCaller, plain
 from dualdnn.conformance.marks import shows
@@ -62,7 +62,7 @@ BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 25, 26, 27, 28, 29, 30, 32, 33, 3
 @pytest.mark.parametrize("name", FINDS)
 def test_searches(cudnn, handle, name):
     """Each algorithm succeeds once, in order of time. Callers may request fewer results or tries, and set a result."""
-    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     found = search(findIntensity=1.0, requestedAlgoCount=10)
     most = [getattr(cudnn, limit)(handle, search.given["rnnDesc"]) for limit in LIMITS[name]]
     assert all(len(found) <= limit for limit in most)
@@ -115,9 +115,9 @@ def test_a_search_without_states(cudnn, handle):
 @pytest.mark.parametrize("name", FINDS)
 def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name):
     """A positive share counts all three algorithms, a negative one the two without a plan. At least one is tried."""
-    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     monkeypatch.setattr(handle.backend, "algorithm_time", lambda operation, *_: 1.0 + operation.network.algo)
-    every, reduced = [STANDARD, STATIC, DYNAMIC], [STANDARD, STATIC]
+    every, reduced = [rnn.STANDARD, rnn.STATIC, rnn.DYNAMIC], [rnn.STANDARD, rnn.STATIC]
     for share, tried in (
         (1.0, every), (7.0, every), (math.inf, every), (0.67, every), (0.66, every[:2]), (0.34, every[:2]), (0.33, every[:1]),
         (1e-9, every[:1]), (0.0, every), (-1.0, reduced), (-2.0, reduced), (-0.51, reduced), (-0.5, every[:1]), (-1e-9, every[:1]),
@@ -132,19 +132,19 @@ def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name)
 @pytest.mark.parametrize("name", FINDS)
 def test_what_becomes_of_each_algorithm(cudnn, handle, monkeypatch, name):
     """Times and failures decide; the case chooses them. Failures come last, with their workspace and without a time."""
-    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     nbytes = {}
 
     def time(operation, operands, stream, _timed):
         assert stream is handle.stream
         nbytes[operation.network.algo] = operation.nbytes("workSpace")
-        if operation.network.algo == STANDARD:
+        if operation.network.algo == rnn.STANDARD:
             raise BackendError("a kernel that fails")
         return 20.0 - operation.network.algo
 
     monkeypatch.setattr(handle.backend, "algorithm_time", time)
-    order = sorted((STATIC, DYNAMIC), reverse=True)
-    due = [*((algo, SUCCESS, 20.0 - algo) for algo in order), (STANDARD, EXECUTION_FAILED, -1.0)]
+    order = sorted((rnn.STATIC, rnn.DYNAMIC), reverse=True)
+    due = [*((algo, SUCCESS, 20.0 - algo) for algo in order), (rnn.STANDARD, EXECUTION_FAILED, -1.0)]
     found = search(findIntensity=1.0, requestedAlgoCount=10)
     assert found == [(*entry, nbytes[entry[0]]) for entry in due]
 
@@ -156,12 +156,12 @@ def test_algorithms_that_do_not_take_the_network(cudnn, handle, name, reason):
     """Algorithms that do not take the network come last, with their status, and are not run."""
     spec = {
         "lengths": plain(layers=1),
-        "biases": plain(bias=NO_BIAS, layers=1),
+        "biases": plain(bias=rnn.NO_BIAS, layers=1),
         "projection": plain(projected=3, layers=1),
     }
     search = Search(cudnn, handle, name, spec[reason], (3, 2) if reason == "lengths" else FULL)
     found = search(findIntensity=1.0, requestedAlgoCount=10)
-    assert [algorithm for algorithm, *_ in found] == [STANDARD, STATIC, DYNAMIC]
+    assert [algorithm for algorithm, *_ in found] == [rnn.STANDARD, rnn.STATIC, rnn.DYNAMIC]
     assert [status for _, status, *_ in found] == [SUCCESS, NOT_SUPPORTED, NOT_SUPPORTED]
     assert [time for _, _, time, _ in found][1:] == [-1, -1]
 
@@ -170,7 +170,7 @@ def test_algorithms_that_do_not_take_the_network(cudnn, handle, name, reason):
 @pytest.mark.parametrize("name", FINDS)
 def test_states_that_are_null(cudnn, handle, name):
     null = ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")
-    clip = RNNClipSpec(MINMAX, PROPAGATE, -0.3, 0.2)
+    clip = RNNClipSpec(rnn.MINMAX, rnn.PROPAGATE, -0.3, 0.2)
     assert Search(cudnn, handle, name, plain(layers=1, clip=clip), null=null)(requestedAlgoCount=1)[0][1] == SUCCESS
 
 
@@ -178,7 +178,7 @@ def test_states_that_are_null(cudnn, handle, name):
 @pytest.mark.parametrize("name", FINDS)
 def test_wrong_searches(cudnn, handle, refuses, name):
     """A count below 1, an intensity that is NaN, and NULL are refused; memory stays as it was."""
-    search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
+    search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     kept = tuple(search.memory.values())
 
     def refused(**changes):
@@ -207,7 +207,7 @@ def test_numbers_of_results(cudnn, handle, refuses, name):
 @pytest.mark.ours
 def test_memory_that_is_too_small(cudnn, handle, refuses):
     """Buffers that are too small are refused; C cannot see their size."""
-    search = Search(cudnn, handle, TRAINING, plain(cell=GRU, layers=1))
+    search = Search(cudnn, handle, TRAINING, plain(cell=rnn.GRU, layers=1))
     for memory, clause in (("workspace", "c55"), ("reserveSpace", "c56")):
         less = search.given[memory].slice(0, search.given[f"{memory}SizeInBytes"] - 4)
         values = {**search.given, memory: less}.values()

@@ -9,36 +9,18 @@ import pytest
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnForwardMode_t, cudnnRNNMode_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, SCALAR_BYTES
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED
+from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_data import descriptor as data_descriptor
-from dualdnn.conformance.cases.rnn.rnn_descriptors import (
-    DOUBLE_BIAS,
-    GOOD,
-    GRU,
-    INPUT_BIAS,
-    LINEAR,
-    LSTM,
-    MINMAX,
-    NO_BIAS,
-    ONE_WAY,
-    PADDED,
-    PROPAGATE,
-    RECURRENT_BIAS,
-    RELU,
-    SKIP,
-    TANH,
-    describe,
-    describe_v6,
-    fresh,
-)  # fmt: skip
+from dualdnn.conformance.cases.rnn.rnn_descriptors import describe, describe_v6, fresh
 from dualdnn.conformance.marks import shows
 
 __all__ = ["fresh"]
 SIZE, PARAMS = "cudnnGetRNNWeightSpaceSize", "cudnnGetRNNWeightParams"
 MATRIX, BIAS = "cudnnGetRNNLinLayerMatrixParams", "cudnnGetRNNLinLayerBiasParams"
 INFERENCE, TRAINING = cudnnForwardMode_t
-GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
+GATES = {rnn.RELU: 1, rnn.TANH: 1, rnn.LSTM: 4, rnn.GRU: 3}
 # This network has two layers and two directions, with sizes 5, 7 and 3.
-MIXED = {**GOOD, "inputMode": LINEAR, "dataType": FLOAT, "biasMode": DOUBLE_BIAS}
+MIXED = {**rnn.GOOD, "inputMode": rnn.LINEAR, "dataType": FLOAT, "biasMode": rnn.DOUBLE_BIAS}
 INPUT, HIDDEN, PROJECTED = 5, 7, 3
 
 
@@ -46,13 +28,13 @@ def shapes(values, layer):
     """Return linLayerID -> (shape of the matrix, shape of the bias) of a layer; None for what it does not have."""
     gates, ways = GATES[values["cellMode"]], 1 + values["dirMode"]
     width = values["inputSize"] if layer == 0 else ways * values["projSize"]
-    matrix = None if layer == 0 and values["inputMode"] == SKIP else (1, HIDDEN, width)
+    matrix = None if layer == 0 and values["inputMode"] == rnn.SKIP else (1, HIDDEN, width)
     recurrent = (1, HIDDEN, values["projSize"])
     bias = (1, HIDDEN, 1)
-    first = bias if values["biasMode"] in (INPUT_BIAS, DOUBLE_BIAS) else None
-    second = bias if values["biasMode"] in (RECURRENT_BIAS, DOUBLE_BIAS) else None
+    first = bias if values["biasMode"] in (rnn.INPUT_BIAS, rnn.DOUBLE_BIAS) else None
+    second = bias if values["biasMode"] in (rnn.RECURRENT_BIAS, rnn.DOUBLE_BIAS) else None
     found = {i: (matrix, first) for i in range(gates)} | {gates + i: (recurrent, second) for i in range(gates)}
-    if values["cellMode"] == LSTM:
+    if values["cellMode"] == rnn.LSTM:
         projected = values["projSize"] < HIDDEN
         found[8] = ((1, values["projSize"], HIDDEN) if projected else None, None)
     return found
@@ -64,10 +46,10 @@ def dims(cudnn, descriptor):
 
 
 CASES = [
-    {**MIXED}, {**MIXED, "biasMode": NO_BIAS, "dirMode": ONE_WAY}, {**MIXED, "cellMode": GRU, "projSize": 7, "biasMode": INPUT_BIAS},
-    {**MIXED, "cellMode": RELU, "projSize": 7, "inputSize": 7, "inputMode": SKIP, "biasMode": RECURRENT_BIAS, "dataType": HALF},
-    {**MIXED, "cellMode": TANH, "projSize": 7, "dataType": DOUBLE, "mathPrec": DOUBLE, "dirMode": ONE_WAY},
-    {**MIXED, "inputMode": SKIP, "inputSize": 7, "projSize": 7},
+    {**MIXED}, {**MIXED, "biasMode": rnn.NO_BIAS, "dirMode": rnn.ONE_WAY}, {**MIXED, "cellMode": rnn.GRU, "projSize": 7, "biasMode": rnn.INPUT_BIAS},
+    {**MIXED, "cellMode": rnn.RELU, "projSize": 7, "inputSize": 7, "inputMode": rnn.SKIP, "biasMode": rnn.RECURRENT_BIAS, "dataType": HALF},
+    {**MIXED, "cellMode": rnn.TANH, "projSize": 7, "dataType": DOUBLE, "mathPrec": DOUBLE, "dirMode": rnn.ONE_WAY},
+    {**MIXED, "inputMode": rnn.SKIP, "inputSize": 7, "projSize": 7},
 ]  # fmt: skip
 
 
@@ -172,8 +154,13 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
     matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     found = cudnn.cudnnCreateFilterDescriptor()
     x = step(cudnn, 2, HIDDEN)
-    for bias_mode, input_mode in ((DOUBLE_BIAS, LINEAR), (RECURRENT_BIAS, SKIP), (INPUT_BIAS, LINEAR), (NO_BIAS, SKIP)):
-        projected = PROJECTED if cell == LSTM and bias_mode != NO_BIAS else HIDDEN
+    for bias_mode, input_mode in (
+        (rnn.DOUBLE_BIAS, rnn.LINEAR),
+        (rnn.RECURRENT_BIAS, rnn.SKIP),
+        (rnn.INPUT_BIAS, rnn.LINEAR),
+        (rnn.NO_BIAS, rnn.SKIP),
+    ):
+        projected = PROJECTED if cell == rnn.LSTM and bias_mode != rnn.NO_BIAS else HIDDEN
         describe(
             cudnn,
             modern,
@@ -186,7 +173,7 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
         )
         describe_v6(cudnn, handle, fresh, mode=cell, inputMode=input_mode, mathPrec=FLOAT)
         cudnn.cudnnSetRNNBiasMode(fresh, bias_mode)
-        if cell == LSTM:
+        if cell == rnn.LSTM:
             cudnn.cudnnSetRNNProjectionLayers(handle, fresh, projected, 0)
         size = cudnn.cudnnGetRNNParamsSize(handle, fresh, x, FLOAT)
         assert size == cudnn.cudnnGetRNNWeightSpaceSize(handle, modern)
@@ -205,7 +192,7 @@ def test_refusals_before_version_8(subject, cudnn, handle, fresh, refuses):
     size_of = cudnn.cudnnGetRNNParamsSize
     x, unset = step(cudnn, 2), cudnn.cudnnCreateTensorDescriptor()
     refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c06", size_of, handle, fresh, x, FLOAT)
-    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
+    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=rnn.LINEAR)
     refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c06", size_of, handle, None, x, FLOAT)
     refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c07", size_of, handle, fresh, unset, FLOAT)
     gaps = step(cudnn, 2, strides=(INPUT + 1, 1, 1))
@@ -257,7 +244,7 @@ def test_temporary_memory(cudnn, handle, fresh, refuses):
         work, reserve = sizes_of(handle, fresh, TRAINING, x)
         assert reserve > 0
         assert sizes_of(handle, fresh, INFERENCE, x)[1] == 0
-        cudnn.cudnnRNNSetClip_v8(fresh, MINMAX, PROPAGATE, -1.0, 1.0)
+        cudnn.cudnnRNNSetClip_v8(fresh, rnn.MINMAX, rnn.PROPAGATE, -1.0, 1.0)
         assert tuple(sizes_of(handle, fresh, TRAINING, x)) == (work, reserve)
     assert tuple(sizes_of(handle, fresh, TRAINING, small)) != (work, reserve)
     refuses(BAD_PARAM, f"{TEMPORARY}/c08", sizes_of, handle, fresh, TRAINING, data_descriptor(cudnn, vector=6))
@@ -283,8 +270,8 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
     network, steps, same, falling, gaps, types = (f"{name}/c{i:02}" for i in clauses)
     one = step(cudnn, 3)
     refuses(BAD_PARAM, network, size_of, handle, fresh, 1, [one])
-    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
-    cudnn.cudnnSetRNNPaddingMode(fresh, PADDED)
+    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=rnn.LINEAR)
+    cudnn.cudnnSetRNNPaddingMode(fresh, rnn.PADDED)
     falls = [one, one, step(cudnn, 1)]
     assert 0 < size_of(handle, fresh, 3, falls) <= size_of(handle, fresh, 30, [one] * 30)
     refuses(BAD_PARAM, falling, size_of, handle, fresh, 3, falls[::-1])
@@ -306,8 +293,8 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
 def test_temporary_memory_has_room_for_the_first_batch(cudnn, handle, fresh, name):
     """Shrinking batches need as much as full ones; more steps, or more sequences, need more."""
     size_of = getattr(cudnn, name)
-    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
-    cudnn.cudnnSetRNNPaddingMode(fresh, PADDED)
+    describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=rnn.LINEAR)
+    cudnn.cudnnSetRNNPaddingMode(fresh, rnn.PADDED)
     full, fewer = [step(cudnn, 3) for _ in range(3)], [step(cudnn, batch) for batch in (3, 2, 1)]
     assert size_of(handle, fresh, 3, fewer) == size_of(handle, fresh, 3, full)
     if name == RESERVE:
