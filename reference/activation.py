@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
@@ -88,8 +89,12 @@ def _terms(x: Array, value: Array, activation: ActivationSpec) -> Array:
     return np.where(x >= 0, np.abs(value), abs(activation.coefficient) * (np.exp(np.minimum(x, 0)) + 1))
 
 
-@implements(ActivationBackward)
-def activation_backward(operation: ActivationBackward, y: Array, dy: Array, x: Array) -> Exact:
+def _unread(operation: ActivationBackward) -> tuple[str, ...]:
+    return ("x",) if operation.activation.mode in FUNCTIONS else ("y",)
+
+
+@implements(ActivationBackward, unread=_unread)
+def activation_backward(operation: ActivationBackward, y: Any, dy: Array, x: Any) -> Exact:
     """Compute dx = f'(x) * dy. Sigmoid, tanh and the negative side of ELU use y; the rectified modes use x."""
     largest = PRECISION[operation.compute_type][2]
 

@@ -100,6 +100,7 @@ _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
 _IN_FLOAT64: set[type[Operation]] = set()  # operations that the backend computes in float64
 _PLANEWISE: dict[type[Operation], Callable[[Any], bool]] = {}
 _SELECTS: dict[type[Operation], Callable[[Any], bool]] = {}
+_UNREAD: dict[type[Operation], Callable[[Any], tuple[str, ...]]] = {}
 PLANES_BYTES = 2**20  # bytes of the largest operand in wide arithmetic; a cache holds it beside its results
 
 
@@ -108,6 +109,7 @@ def implements(
     in_float64: bool = False,
     planewise: Callable[[Any], bool] | None = None,
     selects: Callable[[Any], bool] | None = None,
+    unread: Callable[[Any], tuple[str, ...]] | None = None,
 ) -> Callable[[Implementation], Implementation]:
     """Register the reference of an operation: a function of (operation, one array per input in its order).
 
@@ -118,6 +120,8 @@ def implements(
     plane of the only output must depend on that plane of the inputs alone. The judge computes all planes at once.
 
     selects: decides whether an operation only selects inputs, so that the backend needs no wider type.
+
+    unread: names the inputs of an operation that its formula does not need. It gets None for each of them.
     """
 
     def register(implementation: Implementation) -> Implementation:
@@ -128,6 +132,8 @@ def implements(
             _PLANEWISE[operation_type] = planewise
         if selects:
             _SELECTS[operation_type] = selects
+        if unread:
+            _UNREAD[operation_type] = unread
         return implementation
 
     return register
@@ -173,7 +179,9 @@ def _prepared(operation: Operation, wide: Wide) -> Results:
         return in_parts(operation, wide)
     planewise = _PLANEWISE.get(type(operation))
     places = _planes(operation) if planewise and planewise(operation) else [WHOLE]
-    return partial(_place_by_place, operation, wide, places)
+    unread = _UNREAD.get(type(operation), lambda _: ())(operation)
+    read_here = frozenset(name for name in operation.inputs if operation.has(name) and name not in unread)
+    return partial(_place_by_place, operation, wide, places, read_here)
 
 
 def _planes(operation: Operation) -> list[Place]:
@@ -189,19 +197,19 @@ def _planes(operation: Operation) -> list[Place]:
 
 
 def _place_by_place(
-    operation: Operation, wide: Wide, places: list[Place], memory: Mapping[str, Array]
+    operation: Operation, wide: Wide, places: list[Place], read_here: frozenset[str], memory: Mapping[str, Array]
 ) -> Iterator[Result]:
     for place in places if VALUES_ALONE.get() else [WHOLE]:
-        inputs = [_input(operation, name, wide, memory, place) for name in operation.inputs]
+        inputs = [
+            _input(operation, name, wide, memory, place) if name in read_here else None for name in operation.inputs
+        ]
         found = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
         for name, exact in (found if isinstance(found, dict) else {operation.outputs[0]: found}).items():
             yield name, place, exact
 
 
-def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Array], place: Place) -> Array | None:
-    """Return an input as numbers, as bytes for raw memory, or None if the call does not have it."""
-    if not operation.has(name):
-        return None
+def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Array], place: Place) -> Array:
+    """Return an input as numbers, or as bytes for raw memory."""
     if name in operation.raw:
         size = operation.nbytes(name)
         return memory[name][:size] if size else np.empty(0, np.uint8)

@@ -7,8 +7,9 @@ positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnNanPropagation_t
@@ -144,14 +145,16 @@ def _maxima_along(values: Array, axis: int, count: int, steps: Sequence[Step], p
 class Along(NamedTuple):
     """Hold the maxima of windows along one axis.
 
-    apart says that no windows overlap, has_nan that some maxima are a propagated NaN.
+    apart says that no windows overlap. settled says that each window has a value at each step and a maximum that one of
+    them meets; has_nan says that some maxima are a propagated NaN.
     """
 
     axis: int
-    steps: list[Step]
+    steps: Sequence[Step]
     values: Array
     best: Array
     apart: bool
+    settled: bool
     has_nan: bool
 
 
@@ -165,8 +168,9 @@ def maxima_along_axes(x: Array, pooling: PoolingSpec, counts: Sequence[int], pro
         axis = x.ndim - len(counts) + d
         steps = _steps_of(pooling, d, x.shape[axis], counts[d])
         best = _maxima_along(x, axis, counts[d], steps, propagate)
-        has_nan = propagate and bool(np.isnan(best).any())
-        found.append(Along(axis, steps, x, best, _apart(pooling, d, counts[d]), has_nan))
+        has_nan = bool(np.isnan(best).any())
+        settled = all(outputs == slice(0, counts[d]) for outputs, _ in steps) and (propagate or not has_nan)
+        found.append(Along(axis, steps, x, best, _apart(pooling, d, counts[d]), settled, propagate and has_nan))
         x = best
     return found
 
@@ -176,33 +180,50 @@ def at_first_maxima(numbers: Array, axes: Sequence[Along]) -> Array:
 
     A window without a value adds its number to no input.
     """
-    for axis, steps, values, best, apart, has_nan in reversed(axes):
-        lead = (slice(None),) * axis
-        total, free = np.zeros(values.shape, numbers.dtype), np.ones(best.shape, bool)
-        for outputs, inputs in steps:
-            there, here = (*lead, outputs), (*lead, inputs)
-            # Vector units compare a contiguous copy faster than the copy costs.
-            met = np.ascontiguousarray(values[here])
-            first = met == best[there]
-            if has_nan:
-                first |= np.isnan(met)
-            first &= free[there]
-            free[there] ^= first
-            kept = _kept(first, numbers[there])
-            total[here] = kept if apart else total[here] + kept
-        numbers = total
+    for along in reversed(axes):
+        numbers = _at_first_maxima_along(numbers, along)
     return numbers
 
 
-def _kept(chosen: Array, numbers: Array) -> Array:
-    """Return the chosen numbers, and zeros elsewhere. Bit masks take a third of the time of np.where."""
+def _at_first_maxima_along(numbers: Array, along: Along) -> Array:
+    """Add each window's number at the first of its maxima along one axis.
+
+    A step takes the numbers of the windows whose maximum it meets; zeros are left for the next steps.
+    """
+    lead = (slice(None),) * along.axis
+    left = numbers.copy()
+    each_once = along.apart and sum(part.stop - part.start for part, _ in along.steps) == along.values.shape[along.axis]
+    total = (np.empty if each_once else np.zeros)(along.values.shape, numbers.dtype)
+    for step, (outputs, inputs) in enumerate(along.steps, 1):
+        there, here = (*lead, outputs), (*lead, inputs)
+        if along.settled and step == len(along.steps):
+            taken = left  # Each window that met its maximum at no other step meets it at the last.
+        else:
+            # Vector units compare a contiguous copy faster than the copy costs.
+            values = np.ascontiguousarray(along.values[here])
+            met = values == along.best[there]
+            if along.has_nan:
+                met |= np.isnan(values)
+            taken = _taken(left[there], met)
+        total[here] = taken if along.apart else total[here] + taken
+    return total
+
+
+def _taken(numbers: Array, chosen: Array) -> Array:
+    """Take the chosen numbers out of an array, and return them with zeros elsewhere; zeros replace them, too."""
     if numbers.itemsize > np.int64().itemsize:
-        return np.where(chosen, numbers, 0)
-    bits = np.dtype(f"i{numbers.itemsize}")
-    return (np.negative(chosen.view(np.int8)).astype(bits) & numbers.view(bits)).view(numbers.dtype)
+        taken = np.where(chosen, numbers, 0)
+        numbers[chosen] = 0
+        return taken
+    # Products of bits are exact for infinities and NaN, too, and take a tenth of the time of np.where.
+    bits = numbers.view(f"i{numbers.itemsize}")
+    products = bits * chosen
+    bits ^= products
+    return products.view(numbers.dtype)
 
 
-def _steps_of(pooling: PoolingSpec, d: int, extent: int, count: int) -> list[Step]:
+@lru_cache(maxsize=16)
+def _steps_of(pooling: PoolingSpec, d: int, extent: int, count: int) -> Sequence[Step]:
     """Return, for each window position along dimension d, the outputs with that position inside, and the inputs
     there.
     """
@@ -288,8 +309,12 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
     return Exact(window_sum(x, pooling, counts) / divisor, magnitude, roundings, spread=spread)
 
 
-@implements(PoolingBackward, planewise=_few_steps, selects=selects)
-def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array) -> Exact:
+def _unread(operation: PoolingBackward) -> tuple[str, ...]:
+    return ("y",) if operation.pooling.mode in MAXIMA else ("y", "x")
+
+
+@implements(PoolingBackward, planewise=_few_steps, selects=selects, unread=_unread)
+def pooling_backward(operation: PoolingBackward, _y: None, dy: Array, x: Any) -> Exact:
     """Add every window's dy to its first maximum, or in equal parts to all inputs that it averaged."""
     pooling = operation.pooling
     if pooling.mode in MAXIMA:

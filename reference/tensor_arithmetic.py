@@ -6,6 +6,7 @@ Formulas: docs/errata.md, D021, D086 and D087.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t
@@ -16,6 +17,8 @@ from .engine import Exact, implements
 from .precision import PRECISION
 from .spread import Relative
 from .view import Array, wide_type
+
+UNARY = (Op.CUDNN_OP_TENSOR_SQRT, Op.CUDNN_OP_TENSOR_NOT)  # operations of A alone
 
 
 @implements(AddTensor)
@@ -37,11 +40,15 @@ def set_tensor(operation: SetTensor) -> Exact:
     return Exact(value, lambda: np.abs(value))
 
 
-@implements(OpTensor)
-def op_tensor(operation: OpTensor, a: Array, b: Array) -> Exact:
+def _unread(operation: OpTensor) -> tuple[str, ...]:
+    return ("B",) if operation.op_tensor.op in UNARY else ()
+
+
+@implements(OpTensor, unread=_unread)
+def op_tensor(operation: OpTensor, a: Array, b: Array | None) -> Exact:
     """Compute C = op(alpha1 * A, alpha2 * B). The square root and the negation take A alone."""
     evaluate = OPERATIONS[operation.op_tensor.op]
-    return evaluate(operation, operation.alpha1 * a, operation.alpha2 * b)
+    return evaluate(operation, operation.alpha1 * a, None if b is None else operation.alpha2 * b)
 
 
 def _add(operation: OpTensor, a: Array, b: Array) -> Exact:
@@ -68,7 +75,7 @@ def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[[OpTensor, Ar
     return evaluate
 
 
-def _square_root(operation: OpTensor, a: Array, _b: Array) -> Exact:
+def _square_root(operation: OpTensor, a: Array, _b: None) -> Exact:
     # The error is half the rounding of the product, plus up to one ulp of an approximate root. A subnormal product is
     # off by unit * smallest, with a relative effect d / a <= 1 on the root.
     unit, smallest, _ = PRECISION[operation.compute_type]
@@ -80,12 +87,12 @@ def _square_root(operation: OpTensor, a: Array, _b: Array) -> Exact:
     return Exact(root, lambda: _in_range(operation, root, a), roundings, spread=lambda: Relative(root))
 
 
-def _negation(operation: OpTensor, a: Array, _b: Array) -> Exact:
+def _negation(operation: OpTensor, a: Array, _b: None) -> Exact:
     # alpha1 * A is rounded as a product and in the difference.
     return Exact(1 - a, lambda: 1 + np.abs(a), 2)
 
 
-OPERATIONS: dict[Op, Callable[[OpTensor, Array, Array], Exact]] = {
+OPERATIONS: dict[Op, Callable[[OpTensor, Array, Any], Exact]] = {
     Op.CUDNN_OP_TENSOR_ADD: _add,
     Op.CUDNN_OP_TENSOR_MUL: _multiply,
     Op.CUDNN_OP_TENSOR_MIN: _extremum(np.fmin),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import tracemalloc
 
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t
 from dualdnn.api.operations import parse
+from dualdnn.conformance import corpus
 from dualdnn.reference import blas_threads, engine, judge, pooling, reduce_tensor, run
+from looped import for_each
 from threadpoolctl import threadpool_info
 
 CONVOLUTION = (
@@ -142,6 +146,53 @@ def test_a_maximum_pooling_gradient_needs_less_memory_than_its_tensor(window, st
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < memory["x"].nbytes
+
+
+def pinned_operations(kind):
+    """Yield the operations of the corpus that are of this kind."""
+    for path in corpus.FOLDER.glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if f"{kind.__name__}(" in line:
+                yield from map(
+                    parse, (text for text in json.loads(line)["operations"] if text.startswith(f"{kind.__name__}("))
+                )
+
+
+@for_each("kind", [kind for kind in engine.implemented() if kind in engine._UNREAD])
+def test_operands_that_a_formula_does_not_need_are_not_read(kind):
+    """The smallest operation for each list of unread operands runs without their memory."""
+    smallest = {}
+    for operation in sorted(
+        pinned_operations(kind), key=lambda operation: sum(map(operation.nbytes, operation.operands))
+    ):
+        smallest.setdefault(engine._UNREAD[kind](operation), operation)
+    assert any(smallest)
+    for unread, operation in smallest.items():
+        run(operation, {name: array for name, array in memory_of(operation).items() if name not in unread})
+
+
+def test_each_input_without_use_in_a_formula_is_declared():
+    """A parameter without use begins with an underscore, as the lint demands."""
+    engine.implemented()
+    for kind, formula in engine._IMPLEMENTATIONS.items():
+        names = [*inspect.signature(formula).parameters][1:]
+        if any(name.startswith("_") for name in names):
+            assert kind in engine._UNREAD, kind
+
+
+@pytest.mark.parametrize("window", [2, 3])
+def test_the_last_position_of_a_window_inside_the_input_is_not_compared(monkeypatch, window):
+    """A maximum that no position met before it is there."""
+    spec = parse(
+        "PoolingSpec(mode=CUDNN_POOLING_MAX, nan=CUDNN_PROPAGATE_NAN,"
+        f" window=({window}, {window}), padding=(0, 0), stride=(2, 2))"
+    )
+    x = np.random.default_rng(3).standard_normal((2, 3, 7, 7))
+    axes = pooling.maxima_along_axes(x, spec, [3, 3], propagate=True)
+    compared = []
+    monkeypatch.setattr(np, "ascontiguousarray", lambda array: compared.append(array) or array)
+    pooling.at_first_maxima(axes[-1].best, axes)
+    assert len(compared) == 2 * (window - 1)
 
 
 @pytest.mark.parametrize("propagate", [True, False])

@@ -310,7 +310,7 @@ def leave_open(
 
 def gradient(
     operation: NormalizationGradient, x: Array, dy: Array, scale: Array, bias: Array | None, saved_mean: Array | None,
-    saved_inverse: Array | None, _y: Array | None = None, reserve: Array | None = None,
+    saved_inverse: Array | None, _y: None = None, reserve: Array | None = None,
 ) -> dict[str, Exact]:  # fmt: skip
     """Compute dx, dScale and dBias; dz is dy where the activation passed its argument.
 
@@ -403,4 +403,4 @@ for forward_kind in (
 ):
     implements(forward_kind)(training)
 for backward_kind in (BatchNormalizationBackward, BatchNormalizationBackwardEx, NormalizationBackward):
-    implements(backward_kind)(gradient)
+    implements(backward_kind, unread=lambda _: ("y",))(gradient)

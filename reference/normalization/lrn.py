@@ -37,8 +37,8 @@ def lrn_forward(operation: LRNCrossChannelForward, x: Array) -> Exact:
     )
 
 
-@implements(LRNCrossChannelBackward)
-def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Array) -> Exact:
+@implements(LRNCrossChannelBackward, unread=lambda _: ("y",))
+def lrn_backward(operation: LRNCrossChannelBackward, _y: None, dy: Array, x: Array) -> Exact:
     """Compute dx = dy * s^-beta - 2 alpha beta / n * x * (sum of dy * x * s^(-beta - 1)).
 
     The sum is over the channels whose windows contain this one.

@@ -291,9 +291,9 @@ def _again(
     return Backward(network, Bounded(dy, None, network.outputs.arithmetic), dhy, dcy)
 
 
-@implements(RNNBackwardData)
+@implements(RNNBackwardData, unread=lambda _: ("y",))
 def rnn_backward_data(
-    operation: RNNBackwardData, _y: Array, dy: Array, hx: Array | None, dhy: Array | None, cx: Array | None,
+    operation: RNNBackwardData, _y: None, dy: Array, hx: Array | None, dhy: Array | None, cx: Array | None,
     dcy: Array | None, space: Array, reserve: Array,
 ) -> dict[str, Exact]:  # fmt: skip
     """Compute dx, dhx and dcx. The reserve space also keeps what RNNBackwardWeights needs."""
@@ -325,9 +325,9 @@ def rnn_backward_data(
     return results
 
 
-@implements(RNNBackwardWeights)
+@implements(RNNBackwardWeights, unread=lambda _: ("y",))
 def rnn_backward_weights(
-    operation: RNNBackwardWeights, x: Array, hx: Array | None, _y: Array, reserve: Array
+    operation: RNNBackwardWeights, x: Array, hx: Array | None, _y: None, reserve: Array
 ) -> dict[str, Exact]:
     """Return the gradient that is added to dweightSpace. x and hx come from the caller, the rest from the
     reserve space.
