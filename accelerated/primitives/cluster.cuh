@@ -107,43 +107,6 @@ struct ClusterGather : ClusterMbarrier {
     return address_in_block(variable, 0);
   }
 };
-
-// Every block collects the data of all blocks in its shared memory. All blocks call init() with the same offset, then
-// expect() when all their threads are ready to receive. Both precede the wait for earlier kernels, and wait_for_peers()
-// precedes the first send. Cluster barriers would take 0.25 us longer (H200).
-struct ClusterExchange : ClusterMbarrier {
-  __device__ __forceinline__ void init() {
-    if (threadIdx.x == 0) init_by_thread();
-  }
-  // `bytes` counts the data that arrive in a block.
-  __device__ __forceinline__ void expect(unsigned bytes) const {
-    __syncthreads();
-    if (threadIdx.x == 0) expect_by_thread(bytes);
-    cluster_arrive_relaxed();
-  }
-  // Waits until all blocks of the cluster expect their bytes.
-  __device__ __forceinline__ void wait_for_peers() const { cluster_wait(); }
-  // These are shared::cluster addresses of another block's variable and its mbarrier, computed before the first send.
-  struct RemoteAddress {
-    unsigned data, barrier;
-  };
-  template <class T> __device__ __forceinline__ RemoteAddress remote_address(const T* variable, unsigned block) const {
-    RemoteAddress to{address_in_block(variable, block), address_in_block(&barrier, block)};
-    asm volatile("" : "+r"(to.data), "+r"(to.barrier));
-    return to;
-  }
-  // Sends two values from the lanes where `some` is true.
-  __device__ __forceinline__ void send(bool some, const RemoteAddress& to, float first, float second) const {
-    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(to.data),
-                 "f"(first), "r"(to.barrier), "f"(second), "r"(unsigned(some))
-                 : "memory");
-  }
-  __device__ __forceinline__ void send(bool some, const RemoteAddress& to, double first, double second) const {
-    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(to.data),
-                 "d"(first), "r"(to.barrier), "d"(second), "r"(unsigned(some))
-                 : "memory");
-  }
-};
 #else
 constexpr unsigned CLUSTER_SIZE = 1;
 #define CLUSTER_DIMS_X
@@ -166,22 +129,5 @@ struct alignas(8) ClusterGather {
   template <class T> __device__ __forceinline__ void send(T* variable, T value) { *variable = value; }
   __device__ __forceinline__ void wait() const { __syncthreads(); }
   __device__ __forceinline__ void wait_one_thread() const {}
-};
-
-struct alignas(8) ClusterExchange {
-  unsigned long long barrier;
-
-  __device__ __forceinline__ void init() {}
-  __device__ __forceinline__ void expect(unsigned) const { __syncthreads(); }
-  __device__ __forceinline__ void wait_for_peers() const {}
-  struct RemoteAddress {
-    void* data;
-  };
-  __device__ __forceinline__ RemoteAddress remote_address(void* variable, unsigned) const { return {variable}; }
-  template <class T> __device__ __forceinline__ void send(bool some, const RemoteAddress& to, T first, T second) const {
-    T* const numbers = static_cast<T*>(to.data);
-    if (some) numbers[0] = first, numbers[1] = second;
-  }
-  __device__ __forceinline__ void wait() const { __syncthreads(); }
 };
 #endif

@@ -58,17 +58,6 @@ template <int INPUTS> struct Arguments {
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
-// Returns 1 / x within one unit in the last place, without the branch of a division.
-__device__ __forceinline__ float straight_reciprocal(float x) {
-#ifdef EMULATED_CUDA
-  return 1 / x;
-#else
-  float result;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#endif
-}
-__device__ __forceinline__ double straight_reciprocal(double x) { return 1 / x; }
 __device__ __forceinline__ float exponential(float x) { return power_of_two(x * LOG2_E); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
@@ -163,15 +152,15 @@ struct Forward {
     cover<FIRST>(state, values);
     add_covered(state, values);
   }
-  // Turns the state into the input of results(). STRAIGHT: without branches.
-  template <bool STRAIGHT = false> __device__ __forceinline__ void finish(OnlineState& state) const {
+  // Turns the state into the input of results().
+  __device__ __forceinline__ void finish(OnlineState& state) const {
     const COMPUTE shift = shift_of(state.maximum);
     if (algorithm == LOG) {
       state.sum = log(state.sum);
       // This removes the error from the rounding of the shift.
       if (FUSED) state.sum -= fmaf(state.maximum, LOG2_E, -shift) * LN_2;
     } else {
-      state.sum = alpha * (STRAIGHT ? straight_reciprocal(state.sum) : COMPUTE(1) / state.sum), state.maximum = shift;
+      state.sum = alpha * (COMPUTE(1) / state.sum), state.maximum = shift;
     }
   }
   // Rescales a finished state to values that were kept relative to another maximum.
@@ -222,7 +211,7 @@ struct Backward {
 #pragma unroll
     for (int chain = 0; chain < CHAINS<ROWS> && chain < N; chain++) state[chain % ROWS].sum += sum[chain];
   }
-  template <bool = false> __device__ __forceinline__ void finish(OnlineState&) const {}
+  __device__ __forceinline__ void finish(OnlineState&) const {}
   __device__ __forceinline__ void scale(OnlineState&, COMPUTE) const {}
   template <bool = false, int ROWS, int N>
   __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[2][N],

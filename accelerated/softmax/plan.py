@@ -8,13 +8,11 @@ from ..solver import serve
 from .problem import SoftmaxProblem
 from .register_resident import RegisterResident
 from .row_tiles import RowTiles
-from .small_rows import SmallRows
 from .staged import Staged
 
 SOLVERS = (
     RegisterResident(),
     RowTiles(),
-    SmallRows(),
     Staged(),
 )
 

@@ -19,9 +19,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
 from .. import solver
 from ..plans import Launch, factors, fields_of, pointers, structure, type_definitions
-from ..primitives.cluster import CLUSTER_SIZES
 from ..primitives.geometry import geometry
-from ..primitives.tma import has_tma
 from ..reproducible import level_of
 
 VECTOR_BYTES = 16  # bytes per vector
@@ -37,7 +35,6 @@ BLOCK_BYTES = 64 * 1024  # maximum bytes of a row per block, so that several blo
 EVICTED_BYTES = (60 << 20, 160 << 20)  # bytes read and written
 
 Softmax = SoftmaxForward | SoftmaxBackward
-Extents = tuple[list[int], list[list[int]]]  # extents of dimensions, and every operand's strides in elements
 
 
 @dataclass(frozen=True)
@@ -114,31 +111,9 @@ class SoftmaxProblem(solver.Problem):
         return layout_of(self.operation, self.specs, self.width // 2)
 
     @property
-    def packed_rows(self) -> bool:
-        """Return whether all rows of all operands consist of aligned vectors of 16 bytes."""
-        packed = not self.layout.strided and self.layout.aligned and self.length % self.width == 0
-        return self.aligned and packed and self.tma
-
-    @property
-    def tma(self) -> bool:
-        """Return whether the device has TMA."""
-        return has_tma(self.device)
-
-    @property
     def evict_first(self) -> dict[str, int]:
         """Return the macro of kernels that load with the L2 policy evict_first; empty where they do not."""
         return {"EVICT_FIRST": 1} if EVICTED_BYTES[0] <= self.moved_bytes < EVICTED_BYTES[1] else {}
-
-    @property
-    def row_extents(self) -> Extents:
-        """Return the extents along a row, and every operand's strides in elements."""
-        return _extents(_dimensions_along(self.operation, self.output), self.specs)
-
-    @property
-    def outer_extents(self) -> Extents:
-        """Return the extents of the dimensions across rows, and every operand's strides in elements."""
-        along = _dimensions_along(self.operation, self.output)
-        return _extents([d for d in range(self.output.rank) if d not in along], self.specs)
 
     def launch(
         self,
@@ -159,70 +134,18 @@ class SoftmaxProblem(solver.Problem):
         the kernel. layout: the layout of the rows, by default the problem's.
         """
         layout = layout or self.layout
-        others = (
-            ("algorithm", c_int(self.operation.algorithm)),
+        operation = self.operation
+        chosen = {name: str(value) for name, value in (definitions or {}).items()}
+        function = self.device.function(source, kernel, type_definitions(self.output.scalar_type, operation, **chosen))
+        arguments = structure(
+            *pointers(len(operation.operands)),
+            *factors(operation, alpha=operation.alpha, beta=operation.beta),
+            ("algorithm", c_int(operation.algorithm)),
             *fields_of(c_uint, team=team, kept=kept),
             ("rows", layout.rows),
             ("along", layout.along),
         )
-        return self._launch(source, kernel, threads, grid, shared_bytes, definitions or {}, others)
-
-    def small_launch(
-        self,
-        source: str,
-        kernel: str,
-        *,
-        threads: int,
-        grid: int,
-        rows: Any,
-        along: Any,
-        shared_bytes: int,
-        definitions: dict[str, int],
-    ) -> Launch:
-        """Return the launch of a kernel with the arguments of softmax/small_rows.cu. rows, along: its ``Offsets``."""
-        others = (
-            ("algorithm", c_int(self.operation.algorithm)),
-            ("rows", rows),
-            ("along", along),
-        )
-        return self._launch(source, kernel, threads, grid, shared_bytes, definitions, others)
-
-    def _launch(
-        self,
-        source: str,
-        kernel: str,
-        threads: int,
-        grid: int,
-        shared_bytes: int,
-        definitions: dict[str, int],
-        others: Sequence[tuple[str, Any]],
-    ) -> Launch:
-        operation = self.operation
-        chosen = {name: str(value) for name, value in definitions.items()}
-        function = self.device.function(source, kernel, type_definitions(self.output.scalar_type, operation, **chosen))
-        scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
-        arguments = structure(*pointers(len(operation.operands)), *scalars, *others)
         return Launch(function, arguments, operation.operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
-
-
-class SoftmaxSolver(solver.Solver[SoftmaxProblem]):
-    """Plan softmax kernels."""
-
-    def packed(self, problem: SoftmaxProblem) -> dict[str, int]:
-        """Return the alignment, by operand, of a kernel that needs aligned vectors of 16 bytes in all operands."""
-        return dict.fromkeys(problem.operation.operands, VECTOR_BYTES)
-
-
-def cluster_definition(blocks: int) -> dict[str, int]:
-    """Return the macro of kernels whose clusters have an unusual number of blocks."""
-    return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTER_SIZES[0]) else {}
-
-
-def can_launch(launch: Launch, blocks: int) -> bool:
-    """Return whether the device can run clusters of that size. The usual size runs on every GPU with clusters."""
-    return blocks <= CLUSTER_SIZES[0] or bool(
-        launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes)
-    )
 
 
 def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLayout:
@@ -254,10 +177,6 @@ def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLay
     follow = row.vectors == 1 or all(step == position.row for step in row.row_stride)
     dense = simple and row.outer_rank == 0 and follow
     return RowLayout(row, walked(along, width) if vector else position, False, vector, vector and aligned, dense)
-
-
-def _extents(dimensions: Sequence[int], specs: list[TensorSpec]) -> Extents:
-    return [specs[-1].dims[d] for d in dimensions], [[spec.strides[d] for d in dimensions] for spec in specs]
 
 
 def _dimensions_along(operation: Softmax, output: TensorSpec) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from ..plans import Launch
 from ..primitives.geometry import prefetching_blocks
 from ..reproducible import Order
+from ..solver import Solver
 from .problem import (
     BUSY_THREADS,
     SEGMENT_BYTES,
@@ -16,7 +17,6 @@ from .problem import (
     WARP,
     RowLayout,
     SoftmaxProblem,
-    SoftmaxSolver,
     ceiling,
     power_of_two,
 )
@@ -123,7 +123,7 @@ def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any, man
     return Division(True, team, vectors, threads, ceiling(rows, team), states)
 
 
-class RegisterResident(SoftmaxSolver):
+class RegisterResident(Solver[SoftmaxProblem]):
     """Serve short rows, and strided rows with few positions."""
 
     name = "softmax.register_resident"

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..plans import Launch
 from ..reproducible import Order
-from .problem import SHORT_ROW, VECTOR_BYTES, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
+from ..solver import Solver
+from .problem import SHORT_ROW, VECTOR_BYTES, WARP, SoftmaxProblem, ceiling, power_of_two
 
 # softmax/row_tiles.cu is compiled for these numbers.
 MAX_EACH = 8  # elements per lane
@@ -54,7 +55,7 @@ def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: A
     return at_once * max(rounds, 1)
 
 
-class RowTiles(SoftmaxSolver):
+class RowTiles(Solver[SoftmaxProblem]):
     """Serve short contiguous rows. RegisterResident is preferred where rows consist of aligned vectors."""
 
     name = "softmax.row_tiles"

@@ -11,19 +11,18 @@ from dualdnn.api.operations.backend import RUN
 from ..plans import Launch
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..reproducible import Order, level_of
+from ..solver import Solver
 from .problem import (
     BLOCK_BYTES,
     BUSY_THREADS,
     LONG_STRIDED_ROW,
     MIN_SEGMENT_BYTES,
     SEGMENT_BYTES,
+    VECTOR_BYTES,
     WARP,
     RowShape,
     SoftmaxProblem,
-    SoftmaxSolver,
-    can_launch,
     ceiling,
-    cluster_definition,
     power_of_two,
 )
 
@@ -125,7 +124,19 @@ def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Di
     return Division(kind, threads, ceiling(shape.rows, across) * blocks, across, groups, states, blocks)
 
 
-class Staged(SoftmaxSolver):
+def cluster_definition(blocks: int) -> dict[str, int]:
+    """Return the macro of kernels whose clusters have an unusual number of blocks."""
+    return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTER_SIZES[0]) else {}
+
+
+def can_launch(launch: Launch, blocks: int) -> bool:
+    """Return whether the device can run clusters of that size. The usual size runs on every GPU with clusters."""
+    return blocks <= CLUSTER_SIZES[0] or bool(
+        launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes)
+    )
+
+
+class Staged(Solver[SoftmaxProblem]):
     """Serve all remaining calls: rows and strided rows of any length and alignment."""
 
     name = "softmax.staged"
@@ -133,7 +144,7 @@ class Staged(SoftmaxSolver):
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
         """Return the alignment of single rows; unaligned rows need the fallback, because they have one more vector."""
         rows = problem.layout.aligned and not problem.layout.strided
-        return self.packed(problem) if problem.aligned and rows else {}
+        return dict.fromkeys(problem.operation.operands, VECTOR_BYTES) if problem.aligned and rows else {}
 
     def summation_order(self, problem: SoftmaxProblem) -> Order | None:
         """Return how a row is divided; None where vectors divide it by its address.

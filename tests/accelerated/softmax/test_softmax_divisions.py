@@ -5,16 +5,14 @@ from __future__ import annotations
 from itertools import product
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from dualdnn.accelerated.softmax import register_resident, row_tiles, small_rows
+from dualdnn.accelerated.softmax import register_resident, row_tiles
 from dualdnn.accelerated.softmax.problem import SHORT_ROW, layout_of
 from dualdnn.accelerated.softmax.register_resident import elements_in_registers, vectors_in_registers
 from dualdnn.accelerated.softmax.row_tiles import pair_tile, short_tile, tile_of
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
-from dualdnn.api.operations.specs import FLOAT, NCHW, NHWC
-from dualdnn.conformance.layouts import laid_out
+from dualdnn.api.operations.specs import NCHW, NHWC
 
 H200 = SimpleNamespace(multiprocessors=132, shared_bytes_per_block=227 * 1024, architecture="sm_90", kind="gpu")
 SMALL = SimpleNamespace(multiprocessors=20, shared_bytes_per_block=99 * 1024, architecture="sm_86", kind="gpu")
@@ -107,34 +105,3 @@ def test_tiles_of_a_large_tensor_run_at_once():
     rows, length = 31 * 37 * 41, 67
     _, of_tile = tile_of(rows, length, 2, 4, H200)
     assert -(-rows // of_tile) <= row_tiles.TILES_AT_ONCE * H200.multiprocessors < -(-rows // (of_tile // 2))
-
-
-@pytest.mark.parametrize("layout", ["gaps", "odd"])
-def test_few_rows_have_every_element_once(layout):
-    tensor = laid_out(FLOAT, (8, 64, 14, 14), layout)
-    extents = [*tensor.dims[1:]], [[*tensor.strides[1:]]] * 2
-    found = list(small_rows.divisions(extents, 8, H200, small_rows.EACH[1], 1))
-    assert {division.blocks for division in found} == {8, 16}
-    for division in found:
-        along, offsets = division.along, []
-        assert along.count <= division.blocks * division.threads and along.items <= division.each
-        for share in range(along.count):
-            rest, position = share, []
-            for extent in along.extent:
-                position.append(rest % extent.divisor)
-                rest //= extent.divisor
-            offset = sum(p * step for p, step in zip([*position, rest], along.step[0], strict=True))
-            count = along.items - (rest + (along.items - 1) * along.apart >= along.limit)
-            offsets += [offset + k * along.item_step[0] for k in range(count)]
-        dims, strides = tensor.dims[1:], tensor.strides[1:]
-        every = sum(np.ogrid[tuple(slice(d) for d in dims)][i] * strides[i] for i in range(3))
-        assert sorted(offsets) == sorted(np.asarray(every).ravel().tolist())
-
-
-@pytest.mark.parametrize("rows, vectors, values, at_once", [
-    (8, 1568, 8, True), (16, 12544, 16, True), (17, 12544, 16, False), (33, 12544, 8, True), (34, 12544, 8, False),
-])  # fmt: skip
-def test_few_rows_run_at_once(rows, vectors, values, at_once):
-    """A multiprocessor runs two blocks if threads have few values, else one."""
-    found = small_rows.divisions(([vectors], [[values]] * 2), rows, H200, (4,), values)
-    assert any(division.blocks == 8 and division.at_once for division in found) == at_once

@@ -79,7 +79,6 @@ def test_what_a_solver_serves(backend, solver, backward, data_type, algorithm, b
 
 
 @pytest.mark.parametrize("solver, mode, dims, layout", [
-    ("small_rows", "CHANNEL", (2, 5, 4, 4), "nchw"), ("small_rows", "INSTANCE", (1, 5000, 1, 1), "odd"),
     ("register_resident", "INSTANCE", (2, 5000, 1, 1), "nchw"),
     ("row_tiles", "INSTANCE", (2, 300, 1, 1), "nchw"), ("row_tiles", "INSTANCE", (2, 5, 4, 4), "gaps"),
 ], ids=str)  # fmt: skip
