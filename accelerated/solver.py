@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
@@ -295,16 +295,22 @@ class SolverFamily(Generic[P]):
         return self.plan(self.problem(operation, device))
 
     def workspace_bytes(self, operation: Operation, device: Any) -> int:
-        """Return the workspace in bytes that the solver of an operation needs.
+        """Return the workspace in bytes that suffices for any factors and addresses of the operands.
 
-        Where nothing can be compiled, return the maximum for aligned and unaligned operands, each served by a solver
-        whose modules are compiled.
+        A query states neither, and both may change which solver serves. Where nothing can be compiled, solvers whose
+        modules are compiled serve.
         """
-        problem = self.problem(operation, device)
-        chosen = self.solver(problem)
-        if not device.obstacle():
-            return chosen.workspace_bytes(problem)
-        return max(self._workspace_of_built(known) for known in (problem, self._unaligned(problem)))
+        return max(self.enough(self.problem(blended, device)) for blended in _blended(operation))
+
+    def enough(self, problem: P, only: str | None = None) -> int:
+        """Return the workspace in bytes of the plan of a problem, including its fallback for unaligned operands."""
+        if problem.device.obstacle():
+            return max(self._workspace_of_built(known) for known in (problem, self._unaligned(problem)))
+        chosen = self.solver(problem, only)
+        needed = chosen.workspace_bytes(problem)
+        if problem.aligned and (chosen.alignment(problem) or chosen.apart(problem)):
+            return max(needed, self.enough(self._unaligned(problem)))
+        return needed
 
     def _workspace_of_built(self, problem: P) -> int:
         chosen = self.solver(problem)
@@ -323,6 +329,13 @@ def serve(
     family = SolverFamily(problem, tuple(solvers))
     SOLVER_FAMILIES.update(dict.fromkeys(operation_types, family))
     return family
+
+
+def _blended(operation: Operation) -> list[Any]:
+    """Return an operation that blends its prior result in, as both: without and with the prior result."""
+    if not hasattr(operation, "beta"):
+        return [operation]
+    return [replace(operation, beta=beta) for beta in (0.0, 1.0)]  # type: ignore[type-var]  # operations are records
 
 
 def seconds_otherwise(solver: Solver[P], problem: P) -> float:

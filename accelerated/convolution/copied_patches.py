@@ -158,13 +158,7 @@ class _CopiedPatches(Solver[Any]):
         return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def workspace_bytes(self, problem: Any) -> int:
-        used = _Gradient(problem).workspace_bytes
-        if not self.alignment(problem):
-            return used
-        # Where operands are not aligned, another solver may serve.
-        family = SOLVER_FAMILIES[type(problem.operation)]
-        other = family.problem(problem.operation, problem.device, aligned=False)
-        return max(used, family.solver(other).workspace_bytes(other))
+        return _Gradient(problem).workspace_bytes
 
     def estimated_seconds(self, problem: Any) -> float:
         return _Gradient(problem).estimated_seconds

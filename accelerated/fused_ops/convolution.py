@@ -81,9 +81,7 @@ class ConvolutionSequence(Solver[FusedConvolution]):
     name = "fused_ops.convolution"
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        # Where y is not aligned the fallback serves, which divides the steps into other segments.
-        fallback = FusedConvolution(problem.operation, problem.device, aligned=False)
-        return max(problem.pieces[0].nbytes, fallback.pieces[0].nbytes)
+        return problem.pieces[0].nbytes
 
     def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
         has_sums = "sums" in problem.pieces[1] and problem.sums.walk.wide
@@ -130,9 +128,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
         return product is not None and is_preferred(product, self.kernel, self.kernels)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        # The fallback needs its own workspace.
-        others = FusedConvolution(problem.operation, problem.device, aligned=False)
-        return max(self.used(problem).nbytes, others.pieces[0].nbytes)
+        return self.used(problem).nbytes
 
     def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
         names = ("x", "eqScale", "eqBias", "w", "z", "y")
@@ -266,9 +262,7 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         product = self._product(problem)
         assert product is not None
-        # The fallback needs its own workspace.
-        others = FusedConvolution(problem.operation, problem.device, aligned=False)
-        return max(with_alignment(product.regions.used), others.pieces[0].nbytes)
+        return with_alignment(product.regions.used)
 
     def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
         return dict.fromkeys(("x", "dy"), ALIGNMENT)

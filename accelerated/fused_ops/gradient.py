@@ -45,9 +45,7 @@ class GradientSolver(Solver[Problem]):
         return workspace, tuple(map(workspace.take, sizes))
 
     def workspace_bytes(self, problem: Problem) -> int:
-        # Where operands are not aligned, the fallback serves, whose segments differ.
-        fallback = Problem(problem.operation, problem.device, aligned=False)
-        return max(self._pieces(any_of)[0].nbytes for any_of in (problem, fallback))
+        return self._pieces(problem)[0].nbytes
 
     def alignment(self, problem: Problem) -> Mapping[str, int]:
         o, device, aligned = problem.operation, problem.device, problem.aligned

@@ -91,10 +91,11 @@ class OneOperation(Solver[GraphProblem]):
         return problem.operation.single is not None
 
     def workspace_bytes(self, problem: GraphProblem) -> int:
-        return problem.inner_solver.workspace_bytes(problem.inner_problem)
+        return problem.inner_family.enough(problem.inner_problem, problem.inner_choice)
 
     def estimated_seconds(self, problem: GraphProblem) -> float:
-        return problem.inner_solver.estimated_seconds(problem.inner_problem)
+        solver = problem.inner_family.solver(problem.inner_problem, problem.inner_choice)
+        return solver.estimated_seconds(problem.inner_problem)
 
     def plan(self, problem: GraphProblem) -> Plan:
         return SinglePlan(problem, self.name)

@@ -12,7 +12,7 @@ from dualdnn.api.operations.graph import GraphTensor
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8, TensorSpec
 
 from ..plans import COMPUTES, PlacedPlan
-from ..solver import SOLVER_FAMILIES, Problem, Solver, possible_solvers
+from ..solver import SOLVER_FAMILIES, Problem, SolverFamily, possible_solvers
 
 # These are the numbers of the stored types in graph/stored.cuh.
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
@@ -46,10 +46,10 @@ class GraphProblem(Problem):
         choice, inner = self.operation.choice, self.inner_problem.operation
         return possible_solvers(inner, self.device)[choice - 1] if choice else None
 
-    @cached_property
-    def inner_solver(self) -> Solver[Any]:
-        """Return the solver that serves the one operation."""
-        return SOLVER_FAMILIES[type(self.inner_problem.operation)].solver(self.inner_problem, self.inner_choice)
+    @property
+    def inner_family(self) -> SolverFamily[Any]:
+        """Return the solvers of the one operation."""
+        return SOLVER_FAMILIES[type(self.inner_problem.operation)]
 
     def spec(self, tensor: GraphTensor) -> TensorSpec:
         """Return the layout of a tensor. A virtual tensor keeps its described layout where that has no gaps, and is

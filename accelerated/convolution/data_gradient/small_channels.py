@@ -24,7 +24,7 @@ from ...solver import Solver, seconds_otherwise
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
 from ..problem import VECTOR_BYTES, Rates, channels_last, rounded_up
-from .residue_classes import DataGradient, DataGradientProblem
+from .residue_classes import DataGradientProblem
 
 SOURCE = "convolution/data_gradient/small_channels.cu"
 THREADS = 128
@@ -224,11 +224,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
 
     def workspace_bytes(self, problem: DataGradientProblem) -> int:
         copies = sum(spec.nbytes for spec in self._copies(problem).values())
-        used = with_alignment(SmallChannels(problem.operation).filter_bytes + copies)
-        if not self.alignment(problem):
-            return used
-        # Where dy is not aligned, the solver of residue classes serves, which copies its own filters.
-        return max(used, DataGradient().workspace_bytes(DataGradientProblem(problem.operation, problem.device, False)))
+        return with_alignment(SmallChannels(problem.operation).filter_bytes + copies)
 
     def alignment(self, problem: DataGradientProblem) -> Mapping[str, int]:
         return {} if "dy" in self._copies(problem) else {"dy": VECTOR_BYTES}

@@ -219,10 +219,6 @@ class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
     def division(self, problem: FilterGradientProblem) -> _Division:
         return _TmaDivision(problem)
 
-    def workspace_bytes(self, problem: FilterGradientProblem) -> int:
-        """Return the larger workspace of both kernels. The other kernel serves addresses that TMA does not take."""
-        return max(super().workspace_bytes(problem), DepthwiseFilterGradient().workspace_bytes(problem))
-
     def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
         return dict.fromkeys(("x", "dy"), COPY_ALIGNMENT)
 

@@ -55,6 +55,11 @@ class FilterGradientProblem(Problem):
     def order_by(self, solver: Solver[Any]) -> Order | None:
         return order_of_batch(solver, self.operation)
 
+    @cached_property
+    def products(self) -> dict[Any, Any]:
+        """Hold the products that solvers described, by solver class and kernel."""
+        return {}
+
     @property
     def groups(self) -> int:
         return self.operation.convolution.group_count

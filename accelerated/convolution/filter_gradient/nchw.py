@@ -91,7 +91,7 @@ class FilterGradientNchw(FilterGradientTma):
         alike = kernel.data_types, kernel.merged
         self.kernels = tuple(other for other in NCHW_KERNELS if (other.data_types, other.merged) == alike)
 
-    def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
+    def described(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
         assert isinstance(kernel, NchwKernel)
         return _NchwProduct(problem, kernel)
 

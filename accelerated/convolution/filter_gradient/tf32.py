@@ -58,7 +58,7 @@ class FilterGradientTf32(FilterGradientTma):
             return True
         return made.seconds * TRANSPOSED_SHARE <= transposed.estimated_seconds(problem)
 
-    def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
+    def described(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
         return _Tf32Product(problem, kernel)
 
 

@@ -161,7 +161,14 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
         self.kernel, self.name = kernel, kernel.entry.replace("_", ".", 1)
 
     def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
-        """Return the gradient as a product in tiles of a kernel."""
+        """Return the gradient as a product in tiles of a kernel, which is described once for a problem."""
+        known = problem.products.get((type(self), kernel))
+        if known is None:
+            known = problem.products[type(self), kernel] = self.described(problem, kernel)
+        return known
+
+    def described(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
+        """Describe the gradient as a product in tiles of a kernel."""
         return Product(problem, kernel)
 
     def serves(self, problem: FilterGradientProblem) -> bool:

@@ -70,9 +70,8 @@ def check(backend, operation, only=None, *, shift=0, shifted=None, inputs="norma
         if only is not None and not isinstance(only, str):
             family, only = SolverFamily(family.problem, (only, *family.solvers)), only.name
         problem = problem or family.problem(operation, backend.device)
-        solver = family.solver(problem, only)
         if "workSpace" in operation.raw:
-            operation = replace(operation, workspace_bytes=solver.workspace_bytes(problem))
+            operation = replace(operation, workspace_bytes=family.enough(problem, only))
         plan = family.plan(problem, only)
     before = prepare(operation, inputs, 0)
     operands, buffers = [], {}
