@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 from _pytest.mark.structures import ParameterSet
 from dualdnn.conformance.corpus import collecting as corpus
 from dualdnn.conformance.marks import shows
@@ -24,8 +25,11 @@ DATA = CASES / "clauses.json"
 
 
 def shown() -> dict[str, list[str]]:
-    """Return case -> clauses that its marks name or its table's rows cite, for every case of the suite."""
-    found = {}
+    """Return case -> clauses that its marks name or its table's rows cite, for every case of the suite.
+
+    Pinned operations and refusals may have one name, with other parameters."""
+    found: dict[str, set[str]] = {}
+    parameters: dict[str, set[str]] = {}
     makers = {".toml": refusals.module_of, ".jsonl": corpus.module_of, ".py": imported}
     for path in case_files():
         module = makers[path.suffix](path)
@@ -33,9 +37,17 @@ def shown() -> dict[str, list[str]]:
             if name.startswith("test_") and case.__module__ == module.__name__:
                 clauses = {clause for mark in marks_of(case) if mark.name == "shows" for clause in mark.args}
                 clauses |= getattr(case, "cited", frozenset())
-                assert f"{path.stem}/{name}" not in found, "two cases have one id"
-                found[f"{path.stem}/{name}"] = sorted(clauses)
-    return dict(sorted(found.items()))
+                id_ = f"{path.stem}/{name}"
+                assert not parameters.get(id_, set()) & parameters_of(case), f"two cases have the id {id_}"
+                parameters[id_] = parameters.get(id_, set()) | parameters_of(case)
+                found[id_] = found.get(id_, set()) | clauses
+    return {case: sorted(clauses) for case, clauses in sorted(found.items())}
+
+
+def parameters_of(case: Any) -> set[str]:
+    """Return the parameters of a case in a table or a corpus; an empty text stands for none."""
+    rows = [row for mark in getattr(case, "pytestmark", []) if mark.name == "parametrize" for row in mark.args[1]]
+    return {str(row.values[0] if isinstance(row, ParameterSet) else row) for row in rows} or {""}
 
 
 def marks_of(case: Any) -> list[Any]:
@@ -71,6 +83,22 @@ def test_a_mark_names_ranges_of_clauses():
     assert shows("a/c01", "b/c08-c11 c3", "c_t/c009-c010").args == (
         "a/c01", "b/c08", "b/c09", "b/c10", "b/c11", "b/c3", "c_t/c009", "c_t/c010",
     )  # fmt: skip
+
+
+def test_one_id_in_two_files_is_told(monkeypatch, tmp_path):
+    """A table and a corpus may share a name, but no parameter of it."""
+    table = '[accepted]\nget = { function = "cudnnGetErrorString", status = "CUDNN_STATUS_SUCCESS" }\n[refused]\n'
+    table += 'case = { of = "get", "cudnnStatus_t/c05 BAD_PARAM" = [{ id = "one", status = -1 }] }\n'
+    (tmp_path / "family.toml").write_text(table)
+    for parameter in ("two", "one"):
+        line = {"id": f"test_case[{parameter}]", "why": "It is there.", "operations": ["none"]}
+        (tmp_path / "family.jsonl").write_text(json.dumps(line) + "\n")
+        monkeypatch.setitem(shown.__globals__, "case_files", lambda: sorted(tmp_path.iterdir()))
+        if parameter == "two":
+            assert shown() == {"family/test_case": ["cudnnStatus_t/c05"]}
+        else:
+            with pytest.raises(AssertionError, match="two cases have the id family/test_case"):
+                shown()
 
 
 def test_a_deleted_case_and_a_deleted_clause_are_told():

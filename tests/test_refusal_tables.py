@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from dualdnn.api.status import BAD_PARAM, CudnnError
 from dualdnn.conformance.calls import Caller
@@ -57,6 +59,7 @@ def test_a_change_that_says_nothing_is_told(table, change, said):
 @pytest.mark.parametrize("entry, said", [
     ('{ of = "set" }', "nothing is refused"),
     ('{ of = "set", needs = "luck", "c07 BAD_PARAM" = [{ mode = 9 }] }', "needs is 'luck', expected one of"),
+    ('{ of = "set", query = "c01", "c07 BAD_PARAM" = [{ mode = 9 }] }', "no query returns the workspace of cudnnSetActivation"),
 ])  # fmt: skip
 def test_a_case_that_says_nothing_is_told(table, entry, said):
     with pytest.raises(ValueError, match=said):
@@ -94,6 +97,40 @@ def test_a_refused_setter_may_not_change_its_descriptor(table, monkeypatch):
     case = module_of(table('case = { of = "set", "c07 BAD_PARAM" = [{ mode = -1 }] }', SETTER.replace("fresh", spec)))
     with pytest.raises(AssertionError, match="the refused call changed a descriptor"):
         case.test_case(subject, refuses, "")
+
+
+def test_a_destroyed_descriptor_was_made_as_in_the_accepted_call(table, monkeypatch):
+    subject, gone = open_subject("reference"), []
+    right = subject.cudnn.cudnnDestroyActivationDescriptor
+
+    def destroyed(descriptor):
+        gone.append(subject.cudnn.cudnnGetActivationDescriptor(descriptor).coef)
+        right(descriptor)
+
+    monkeypatch.setattr(subject.cudnn, "cudnnDestroyActivationDescriptor", destroyed)
+    spec = "ActivationSpec(mode=CUDNN_ACTIVATION_RELU, relu_nan=CUDNN_PROPAGATE_NAN, coefficient=2.0)"
+    change = '"cudnnStatus_t/c05 BAD_PARAM" = [{ activationDesc = "destroyed" }]'
+    case = module_of(table(f'case = {{ of = "set", {change} }}', SETTER.replace("fresh", spec)))
+    case.test_case(subject, refuses, "")
+    assert gone == [2.0]
+
+
+def test_the_query_of_the_workspace_must_refuse_too(table):
+    subject = open_subject("reference")
+    reduction = "ReduceTensorSpec(op=CUDNN_REDUCE_TENSOR_ADD, compute_type=CUDNN_DATA_FLOAT, nan=CUDNN_PROPAGATE_NAN, "
+    reduction += "indices=CUDNN_REDUCE_TENSOR_NO_INDICES, indices_type=CUDNN_32BIT_INDICES)"
+    a, c = (f"TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 1, 1, {n}), strides=({n}, {n}, {n}, 1))" for n in (4, 1))
+    call = f"ReduceTensor(reduction={reduction}, indices_bytes=0, workspace_bytes=0, alpha=1.0, beta=0.0, A={a}, C={c})"
+    entry = 'case = { of = "reduce", query = "c01", "c29 BAD_PARAM" = [{ A.data_type = "CUDNN_DATA_DOUBLE" }] }'
+    case, asked = module_of(table(entry, f"reduce = {json.dumps(call)}")).test_case, []
+    assert case.cited == {"cudnnReduceTensor/c29", "cudnnGetReductionWorkspaceSize/c01"}
+    handle = subject.new_handle()
+    caller = Caller(subject.cudnn, handle)
+    case(subject, caller, lambda *call, aliases: None, lambda *call: asked.append(call), "")
+    ((status, clause, query, operation),) = asked
+    assert (status, clause, query) == (BAD_PARAM, "cudnnGetReductionWorkspaceSize/c01", caller.workspace_bytes)
+    assert operation.A.data_type.name == "CUDNN_DATA_DOUBLE"
+    subject.cudnn.cudnnDestroy(handle)
 
 
 def test_a_plan_of_other_attributes_is_refused_and_one_of_its_own_is_made(table):

@@ -5,12 +5,14 @@ its arguments by name. ``refused``: case -> ``of``, the accepted call, and by "c
 with this status, citing this clause. A clause without a section is one of the call's function. What else a case may have:
 
 shows      further clauses that the case shows
+query      the clause by which the query of an operation's workspace refuses each change, too
 aliases    operand -> the operand whose memory it is, of an operation
 needs      a property of the subject without which the case is skipped (``REASONS``)
 ours       true where only our own backends have what the case calls
 
 A change names fields of the operation or arguments of the function, and fields of these; dimensions that change leave a tensor packed where
-it was, and a name may be several, "x dx". ``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument
+it was, and a name may be several, "x dx". A descriptor may be ``fresh``, or ``destroyed`` after it was made as in the accepted call.
+``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument
 several values in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is then refused. A change
 that has an ``id`` belongs to the case with that parameter, one with an ``of`` or ``aliases`` has its own.
 """
@@ -29,9 +31,10 @@ from dualdnn.api.operations.specs import NCHW, NHWC
 from dualdnn.api.status import cudnnStatus_t
 
 from ..calls.caller import function_of
+from ..calls.exceptions import WORKSPACES
 
 FOLDER = Path(__file__).parent
-OF_CASES = ("of", "aliases", "shows", "needs", "ours")
+OF_CASES = ("of", "aliases", "shows", "query", "needs", "ours")
 OF_CHANGES = (
     "id",
     "of",
@@ -40,7 +43,7 @@ OF_CHANGES = (
     "attributes",
     "each",
 )  # what else is in a change is a field or an argument
-FRESH = "fresh"  # a descriptor of which nothing was set
+FRESH, DESTROYED = "fresh", "destroyed"  # a descriptor of which nothing was set, and one that is no more
 REASONS = {
     "cites_clauses": "the document does not say what happens",
     "survives_stray_pointers": "another library may read memory that is not there",
@@ -53,7 +56,8 @@ Call = Operation | Mapping[str, Any]  # an operation; or a function's name under
 @dataclass(frozen=True)
 class Refusal:
     """One refused call, and the accepted one of which it is a change. arguments: of the refused call, in place of those of the operation.
-    attributes: of the parameter pack of a plan that is refused, in place of those of the fused operation."""
+    attributes: of the parameter pack of a plan that is refused, in place of those of the fused operation. query: the clause
+    by which the query of the workspace refuses the operation, empty where it is not asked."""
 
     accepted: Call
     refused: Call
@@ -62,6 +66,7 @@ class Refusal:
     aliases: Mapping[str, str]
     arguments: Mapping[str, Any]
     attributes: Mapping[str, Any]
+    query: str
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,9 @@ def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) ->
             if wrong == call and not (aliases or replaced or attributes):
                 raise ValueError(f"{where}: {change} changes nothing of the accepted call")
             cited = clause if "/" in clause else f"{named(call)}/{clause}"
-            row = Refusal(call, wrong, cudnnStatus_t[f"CUDNN_STATUS_{status}"], cited, aliases, replaced, attributes)
+            row = Refusal(
+                call, wrong, cudnnStatus_t[f"CUDNN_STATUS_{status}"], cited, aliases, replaced, attributes, _query(where, entry, call)
+            )  # fmt: skip
             rows.setdefault(change.get("id", ""), []).append(row)
     if not rows:
         raise ValueError(f"{where}: nothing is refused")
@@ -111,6 +118,16 @@ def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) ->
     if needs not in (None, *REASONS):
         raise ValueError(f"{where}: needs is {needs!r}, expected one of {', '.join(REASONS)}")
     return Case(rows, tuple(entry.get("shows", ())), needs, entry.get("ours", False))
+
+
+def _query(where: str, entry: Mapping[str, Any], call: Call) -> str:
+    """Return the whole name of the clause that the query of the call's workspace cites, or an empty text."""
+    clause: str = entry.get("query", "")
+    if not clause or "/" in clause:
+        return clause
+    if not isinstance(call, Operation) or type(call) not in WORKSPACES:
+        raise ValueError(f"{where}: no query returns the workspace of {named(call)}, and query is {clause!r}")
+    return f"{WORKSPACES[type(call)]}/{clause}"
 
 
 def _each(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -148,6 +165,6 @@ def changed(value: Any, change: Any) -> Any:
 
 def _value(value: Any) -> Any:
     """Return what a value of the table stands for: text is that of a record, or the name of an enumerator."""
-    if isinstance(value, str) and value != FRESH:
+    if isinstance(value, str) and value not in (FRESH, DESTROYED):
         return None if value == "NULL" else parse(value)
     return tuple(map(_value, value)) if isinstance(value, list) else value

@@ -15,8 +15,9 @@ from dualdnn.api.status import CudnnError
 from ..calls import Caller, sized
 from ..calls.descriptors import SETTINGS, made
 from ..calls.fused_ops import plan
+from ..marks import shows
 from ..trial import prepare
-from . import FOLDER, FRESH, REASONS, Call, Case, Refusal, named, read
+from . import DESTROYED, FOLDER, FRESH, REASONS, Call, Case, Refusal, named, read
 
 # Each type of descriptor has a getter, and the numbers of elements that it is asked for.
 GETTERS: dict[str, tuple[Any, ...]] = {
@@ -73,8 +74,8 @@ def _test(case: Case) -> Any:
     if list(case.rows) != [""]:
         test = pytest.mark.parametrize("row", list(case.rows), ids=list(case.rows))(test)  # pytest renames long texts
     test = pytest.mark.blind("a result off by one", "other cases look at what the accepted call returns")(test)
-    test = pytest.mark.shows(*case.shows)(test) if case.shows else test
-    test.cited = frozenset(row.clause for row in rows)
+    test = shows(*case.shows)(test) if case.shows else test
+    test.cited = frozenset(filter(None, (clause for row in rows for clause in (row.clause, row.query))))
     return pytest.mark.ours(test) if case.ours else test
 
 
@@ -112,13 +113,15 @@ def _of_an_operation(row: Refusal, subject: Any, caller: Caller, refused: Any, r
         operation, operands = placed(caller, row.accepted)
     if subject.ours:
         caller(operation, operands)
+    if row.query:
+        refuses(row.status, row.query, caller.workspace_bytes, row.refused)
     if not row.arguments:
         refused(row.refused, row.status, row.clause, aliases=row.aliases or None)
         return
     name = named(operation)
-    right = zip(functions()[name].arguments, caller.values(name, operation, operands), strict=True)
-    call = {"function": name, **{parameter.name: value for parameter, value in right}, **row.arguments}
-    wrong = arguments(subject.cudnn, caller.handle, call)
+    values = zip(functions()[name].arguments, caller.values(name, operation, operands), strict=True)
+    right = {"function": name, **{parameter.name: value for parameter, value in values}}
+    wrong = arguments(subject.cudnn, caller.handle, right | row.arguments, right)
     refuses(row.status, row.clause, getattr(subject.cudnn, name), *wrong, unchanged=tuple(operands.values()))
 
 
@@ -142,7 +145,7 @@ def _of_a_call(row: Refusal, subject: Any, handle: Any, refuses: Any) -> None:
     call = getattr(subject.cudnn, named(row.accepted))
     if subject.ours:
         call(*arguments(subject.cudnn, handle, row.accepted))
-    wrong = arguments(subject.cudnn, handle, row.refused)
+    wrong = arguments(subject.cudnn, handle, row.refused, row.accepted)
     memory = tuple(value for value in wrong if hasattr(value, "to_host"))
     before = settings(subject.cudnn, row.refused, wrong) if subject.cites_clauses else []
     refuses(row.status, row.clause, call, *wrong, unchanged=memory)
@@ -170,17 +173,25 @@ def takes_a_handle(call: Call) -> bool:
     return any(p.base_type == "cudnnHandle_t" or p.memory == "device" for p in functions()[named(call)].arguments)
 
 
-def arguments(cudnn: Any, handle: Any, call: Any) -> list[Any]:
+def arguments(cudnn: Any, handle: Any, call: Any, accepted: Any = None) -> list[Any]:
     """Return the arguments of a call, with descriptors made of their specifications and memory of as many bytes as a number says. The handle
-    is the case's where the call says none."""
-    return [_argument(cudnn, handle, p, call.get(p.name, handle)) for p in functions()[named(call)].arguments]
+    is the case's where the call says none. accepted: the call whose descriptors are made, then destroyed, where ``call`` says so."""
+    right = accepted or {}
+    return [
+        _argument(cudnn, handle, p, call.get(p.name, handle), right.get(p.name))
+        for p in functions()[named(call)].arguments
+    ]
 
 
-def _argument(cudnn: Any, handle: Any, parameter: Parameter, value: Any) -> Any:
+def _argument(cudnn: Any, handle: Any, parameter: Parameter, value: Any, accepted: Any) -> Any:
     if value == FRESH:
         return getattr(cudnn, parameter.base_type.replace("cudnn", "cudnnCreate").removesuffix("_t"))()
+    if value == DESTROYED:
+        gone = _argument(cudnn, handle, parameter, accepted, None)
+        getattr(cudnn, parameter.base_type.replace("cudnn", "cudnnDestroy").removesuffix("_t"))(gone)
+        return gone
     if parameter.memory == "device" and isinstance(value, int):
         return handle.to_device(np.zeros(value, np.uint8))
     if isinstance(value, tuple):
-        return [_argument(cudnn, handle, parameter, one) for one in value]
+        return [_argument(cudnn, handle, parameter, one, None) for one in value]
     return made(cudnn, value) if type(value) in SETTINGS else value

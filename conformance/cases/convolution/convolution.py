@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,11 +25,9 @@ from dualdnn.api.operations.specs import (
     INT8x32,
     UINT8x4,
 )
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.solvers import divided_among
 from dualdnn.reference import judge
 
 from .checks import refuses_a_small_workspace, takes_a_workspace_anywhere
@@ -108,18 +104,6 @@ def convolution(
     return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(w_type, w_format, w), y_spec)
 
 
-@shows("cudnnConvolutionForward/c01-c03 c07-c11 c24-c26 c45", "cudnnSetConvolution2dDescriptor/c10", "cudnnConvolutionFwdAlgo_t/c01")  # fmt: skip
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (-1.75, 0.5)])
-@pytest.mark.parametrize("configuration", FLOATING)
-@pytest.mark.parametrize("algo", GEMM_ALGORITHMS, ids=by_name)
-def test_formula(run, refused, algo, configuration, alpha, beta):
-    operation = convolution(algo=algo, configuration=configuration, alpha=alpha, beta=beta)
-    if algo == GEMM and configuration in ("TRUE_HALF", "PSEUDO_BFLOAT16"):
-        refused(operation, NOT_SUPPORTED, f"{F}/c58")
-    else:
-        run(operation)
-
-
 @shows("cudnnConvolutionMode_t/c02")
 def test_convolution_is_correlation_with_the_filter_turned(caller):
     """A convolution equals the correlation with the turned filter, by two calls of the subject."""
@@ -142,43 +126,6 @@ def called(caller, operation, x, w, y=None):
     }  # fmt: skip
     caller(operation, memory)
     return memory["y"].to_host(np.float32, operation.y.dims)
-
-
-# Depthwise convolutions have 11 x 9 inputs, and one filter or several for each channel.
-DEPTHWISE: dict[str, dict[str, Any]] = {
-    "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
-    "even": {"taps": (2, 4), "padding": (1, 2), "stride": (2, 1)},
-    "dilated": {"taps": (3, 3), "padding": (3, 2), "dilation": (2, 3)},
-    "everything": {"taps": (3, 2), "padding": (3, 1), "stride": (2, 3), "dilation": (2, 1)},
-    "1x1": {"taps": (1, 1), "padding": (0, 0), "stride": (2, 1)},
-    "7x7": {"taps": (7, 7), "padding": (3, 3)},
-    "rows in the padding alone": {"taps": (3, 3), "padding": (12, 9)},
-}
-
-
-def depthwise(window: str) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]:
-    """Return depthwise convolutions: the dimensions of the input and of the filter, and the other options."""
-    for formats, mode, channels, multiple in zip(
-        (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
-    ):
-        options = dict(DEPTHWISE[window])
-        x, w = (2, channels, 11, 9), (channels * multiple, 1, *options.pop("taps"))
-        yield x, w, {**options, "groups": channels, "formats": formats, "mode": mode, "beta": 0.5}
-
-
-@shows("cudnnConvolutionForward/c38-c40 c42 c43", "cudnnSetConvolutionNdDescriptor/c04-c07")
-@pytest.mark.parametrize("configuration", [name for name in FLOATING if name != "TRUE_HALF"])
-@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
-def test_3d(run, refused, algo, configuration):
-    x, w = (2, 4, 4, 5, 3), (4, 2, 2, 3, 2)
-    geometry: Any = {"padding": (1, 0, 1), "stride": (1, 2, 1), "dilation": (2, 1, 1), "groups": 2}
-    for mode in Mode:
-        run(convolution(x, w, configuration=configuration, algo=algo, **geometry, beta=1.0, mode=mode))
-    channels_last = convolution(x, w, configuration=configuration, algo=algo, **geometry, formats=NHWC)
-    if algo == PRECOMP and configuration != "DOUBLE":
-        run(channels_last)
-    else:
-        refused(channels_last, NOT_SUPPORTED, f"{F}/c58")
 
 
 # Each kind of kernel has an entry: few products, few channels, depthwise, and matrices of each layout.
@@ -219,32 +166,6 @@ def test_an_infinity_over_the_padding(caller):
         assert np.isnan(y[0]).all() and np.isnan(y[:, 0]).all() and (y[1:, 1:] == np.inf).all()
 
 
-@shows(f"{F}/c24")
-@pytest.mark.parametrize("x_layout, y_layout", [("nchw", "nchw"), ("nhwc", "nhwc"), ("nhwc", "nchw")])
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-@pytest.mark.parametrize("w", [(8, 1, 3, 3), (8, 1, 2, 3)], ids=str)
-def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout):
-    """A depthwise convolution is right where images begin an odd number of elements apart."""
-    plain = convolution((3, 8, 5, 7), w, configuration=configuration, groups=8, x_layout=x_layout, y_layout=y_layout)
-
-    def apart(tensor: TensorSpec) -> TensorSpec:
-        return replace(tensor, strides=(tensor.strides[0] + 3 - tensor.strides[0] % 2, *tensor.strides[1:]))
-
-    for algo in (IMPLICIT, PRECOMP):
-        operation = replace(plain, algo=algo, x=apart(plain.x), y=apart(plain.y), beta=0.5)
-        assert operation.x.strides[0] % 2 == operation.y.strides[0] % 2 == 1
-        run(operation)
-
-
-@shows(f"{F}/c01", f"{F}/c02", f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
-@pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, NONFUSED], ids=by_name)
-def test_images_that_pass_through_the_workspace_in_slices(run, caller, algo):
-    """A device of one multiprocessor passes the images through its workspace in slices; the last slice is smaller."""
-    x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
-    with divided_among(caller.handle, 1):
-        run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
-
-
 @shows(f"{F}/c21", "cudnnConvolutionFwdAlgoPerf_t/c07")
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo != DIRECT], ids=by_name)
 def test_repeated_calls_are_equal_bit_by_bit(run, algo):
@@ -254,14 +175,6 @@ def test_repeated_calls_are_equal_bit_by_bit(run, algo):
 
 def tensor(data_type: cudnnDataType_t, *dims: int) -> TensorSpec:
     return TensorSpec.packed(data_type, dims)
-
-
-def test_filter_larger_than_the_padded_input(refused, run):
-    run(convolution(w=(6, 4, 9, 8)))
-    y = (2, 6, 1, 1)
-    refused(convolution(w=(6, 4, 10, 8), y=y), BAD_PARAM, f"{F}/c54")
-    refused(convolution(w=(6, 4, 9, 9), y=y), BAD_PARAM, f"{F}/c54")
-    refused(convolution(w=(6, 4, 4, 3), dilation=(3, 1), y=y), BAD_PARAM, f"{F}/c54")
 
 
 @shows("cudnnConvolutionForward/c05 c06", "cudnnGetConvolutionForwardWorkspaceSize/c01 c02")
