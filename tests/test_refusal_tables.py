@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from dualdnn.api.status import BAD_PARAM, CudnnError
@@ -44,6 +45,23 @@ def test_values_in_turn_are_rows_with_one_id(table):
     assert [row.refused["mode"] for row in case.rows["mode"]] == [-1, 9]
     row = case.rows["mode"][0]
     assert (row.status, row.clause, row.accepted["coef"]) == (BAD_PARAM, "cudnnSetActivationDescriptor/c07", 1.0)
+
+
+def test_arguments_that_are_null_in_turn_are_rows(table):
+    case = read(table('case = { of = "set", "c07 BAD_PARAM" = [{ id = "one", null = ["mode", "coef"] }] }'))["case"]
+    assert [row.arguments for row in case.rows["one"]] == [{"mode": None}, {"coef": None}]
+
+
+def test_a_parameter_may_have_its_own_need(table):
+    """Its cases are skipped, and the others run."""
+    subject, calls = open_subject("reference"), []
+    changes = '{ id = "always", mode = -1 }, { id = "seldom", mode = 9, needs = "is_python" }'
+    case = module_of(table(f'case = {{ of = "set", "c07 BAD_PARAM" = [{changes}] }}')).test_case
+    foreign = SimpleNamespace(cudnn=subject.cudnn, ours=True, cites_clauses=False, is_python=False)
+    case(foreign, lambda *call, unchanged: calls.append(call), "always")
+    assert len(calls) == 1
+    with pytest.raises(pytest.skip.Exception, match="C has no such argument"):
+        case(foreign, lambda *call, unchanged: calls.append(call), "seldom")
 
 
 @pytest.mark.parametrize("change, said", [

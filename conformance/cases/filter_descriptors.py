@@ -50,16 +50,6 @@ def test_create_and_destroy(cudnn):
     cudnn.cudnnDestroyFilterDescriptor(second)
 
 
-@shows("cudnnDestroyFilterDescriptor/c01")
-def test_destroyed_is_refused(subject, cudnn, refuses):
-    if not subject.survives_stray_pointers:
-        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
-    descriptor = cudnn.cudnnCreateFilterDescriptor()
-    cudnn.cudnnDestroyFilterDescriptor(descriptor)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilter4dDescriptor, descriptor, FLOAT, NCHW, *SIZES)
-    refuses(BAD_PARAM, "cudnnGetFilterSizeInBytes/c04", cudnn.cudnnGetFilterSizeInBytes, descriptor)
-
-
 @shows("cudnnFilterDescriptor_t/c02")
 def test_fresh_reads_as_zeros(cudnn, fresh):
     assert tuple(cudnn.cudnnGetFilter4dDescriptor(fresh)) == (FLOAT, NCHW, 0, 0, 0, 0)

@@ -7,14 +7,14 @@ with this status, citing this clause. A clause without a section is one of the c
 shows      further clauses that the case shows
 query      the clause by which the query of an operation's workspace refuses each change, too
 aliases    operand -> the operand whose memory it is, of an operation
-needs      a property of the subject without which the case is skipped (``REASONS``)
+needs      a property of the subject without which the case, or the cases of one parameter, are skipped (``REASONS``)
 ours       true where only our own backends have what the case calls
 
 A change names fields of the operation or arguments of the function, and fields of these; dimensions that change leave a tensor packed where
 it was, and a name may be several, "x dx". A descriptor may be ``fresh``, or ``destroyed`` after it was made as in the accepted call.
-``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument
-several values in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is then refused. A change
-that has an ``id`` belongs to the case with that parameter, one with an ``of`` or ``aliases`` has its own.
+``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument several values in turn, and ``null``
+names arguments that are NULL in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is
+then refused. A change that has an ``id`` belongs to the case with that parameter, one with an ``of``, ``aliases`` or ``needs`` has its own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ OF_CHANGES = (
     "id",
     "of",
     "aliases",
+    "needs",
     "arguments",
     "attributes",
     "each",
@@ -67,6 +68,7 @@ class Refusal:
     arguments: Mapping[str, Any]
     attributes: Mapping[str, Any]
     query: str
+    needs: str | None
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,6 @@ class Case:
 
     rows: Mapping[str, list[Refusal]]
     shows: tuple[str, ...]
-    needs: str | None
     ours: bool
 
 
@@ -107,17 +108,16 @@ def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) ->
             wrong = changed(call, {name: part for name, part in change.items() if name not in OF_CHANGES})
             if wrong == call and not (aliases or replaced or attributes):
                 raise ValueError(f"{where}: {change} changes nothing of the accepted call")
-            cited = clause if "/" in clause else f"{named(call)}/{clause}"
-            row = Refusal(
-                call, wrong, cudnnStatus_t[f"CUDNN_STATUS_{status}"], cited, aliases, replaced, attributes, _query(where, entry, call)
-            )  # fmt: skip
+            needs = change.get("needs", entry.get("needs"))
+            if needs not in (None, *REASONS):
+                raise ValueError(f"{where}: needs is {needs!r}, expected one of {', '.join(REASONS)}")
+            cited, query = clause if "/" in clause else f"{named(call)}/{clause}", _query(where, entry, call)
+            due = cudnnStatus_t[f"CUDNN_STATUS_{status}"]
+            row = Refusal(call, wrong, due, cited, aliases, replaced, attributes, query, needs)
             rows.setdefault(change.get("id", ""), []).append(row)
     if not rows:
         raise ValueError(f"{where}: nothing is refused")
-    needs = entry.get("needs")
-    if needs not in (None, *REASONS):
-        raise ValueError(f"{where}: needs is {needs!r}, expected one of {', '.join(REASONS)}")
-    return Case(rows, tuple(entry.get("shows", ())), needs, entry.get("ours", False))
+    return Case(rows, tuple(entry.get("shows", ())), entry.get("ours", False))
 
 
 def _query(where: str, entry: Mapping[str, Any], call: Call) -> str:
@@ -131,7 +131,11 @@ def _query(where: str, entry: Mapping[str, Any], call: Call) -> str:
 
 
 def _each(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a change with each of the values that it has in turn."""
+    """Yield a change with each of the values or NULL arguments that it has in turn."""
+    if "null" in change:
+        rest = {name: part for name, part in change.items() if name != "null"}
+        yield from ({**rest, "arguments": {**change.get("arguments", {}), name: "NULL"}} for name in change["null"])
+        return
     if "each" not in change:
         yield change
         return

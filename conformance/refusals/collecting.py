@@ -81,7 +81,7 @@ def _test(case: Case) -> Any:
 
 def _with_a_handle(case: Case) -> Any:
     def test(subject: Any, caller: Any, refused: Any, refuses: Any, row: str) -> None:
-        _skip(case, subject)
+        _skip(case.rows[row], subject)
         for one in case.rows[row]:
             if one.attributes:
                 _of_a_plan(one, subject, caller, refuses)
@@ -95,16 +95,17 @@ def _with_a_handle(case: Case) -> Any:
 
 def _without_a_handle(case: Case) -> Any:
     def test(subject: Any, refuses: Any, row: str) -> None:
-        _skip(case, subject)
+        _skip(case.rows[row], subject)
         for one in case.rows[row]:
             _of_a_call(one, subject, None, refuses)
 
     return test
 
 
-def _skip(case: Case, subject: Any) -> None:
-    if case.needs and not getattr(subject, case.needs):
-        pytest.skip(REASONS[case.needs])
+def _skip(rows: list[Refusal], subject: Any) -> None:
+    for needs in (row.needs for row in rows if row.needs):
+        if not getattr(subject, needs):
+            pytest.skip(REASONS[needs])
 
 
 def _of_an_operation(row: Refusal, subject: Any, caller: Caller, refused: Any, refuses: Any) -> None:

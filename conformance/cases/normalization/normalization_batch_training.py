@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +13,13 @@ from dualdnn.api.operations import (
     BatchNormalizationForwardTraining,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
-from dualdnn.api.status import BAD_PARAM
+from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import by_each_solver
 from dualdnn.conformance.trial import Step, prepare
 
-from .normalization_batch import ACTIVATION, DIMS, EPSILON, PERSISTENT, SPATIAL, given, in_modes, statistics
+from .normalization_batch import ACTIVATION, DIMS, EPSILON, PERSISTENT, SPATIAL, in_modes, statistics
 
 FORWARD, BACKWARD = "cudnnBatchNormalizationForwardTraining", "cudnnBatchNormalizationBackward"
 
@@ -176,49 +174,3 @@ def test_channels_near_the_ends_of_the_range(trial, layout):
         if "savedInvVariance" in operation.reads:
             memory["savedInvVariance"].view(np.float32)[2] = 1 / np.float32(of_channel)
         trial(operation, before=memory)
-
-
-# --- refusals ---
-
-
-@shows(f"{FORWARD}/c31", f"{BACKWARD}/c23")
-@pytest.mark.parametrize(
-    "make, clause, missing",
-    [(forward, f"{FORWARD}/c31", name) for name in ("x", "y", "scale", "bias", "alpha", "beta")]
-    + [(backward, f"{BACKWARD}/c23", name) for name in ("x", "dy", "dx", "scale", "dScale", "dBias", "alphaDataDiff", "betaDataDiff", "alphaParamDiff", "betaParamDiff")],
-    ids=lambda v: v if isinstance(v, str) and "/" not in v else "",
-)  # fmt: skip
-def test_training_null(caller, refuses, make, clause, missing):
-    operation: Any = make()
-    memory = given(caller, operation)
-    if missing in memory:
-        memory[missing] = None
-    else:
-        operation = replace(operation, **{missing: None})
-    refuses(BAD_PARAM, clause, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
-
-
-@shows(f"{FORWARD}/c35", f"{FORWARD}/c36", f"{BACKWARD}/c27")
-@pytest.mark.parametrize("missing, clause", [("savedMean", "c35"), ("savedInvVariance", "c35"), ("runningMean", "c36"), ("runningVariance", "c36")])  # fmt: skip
-def test_one_of_two_statistics_null(caller, refuses, missing, clause):
-    for operation, cited in ((forward(), f"{FORWARD}/{clause}"), (backward(), f"{BACKWARD}/c27")):
-        if missing in operation.operands:
-            memory = given(caller, operation)
-            memory[missing] = None
-            refuses(BAD_PARAM, cited, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
-
-
-@shows(f"{FORWARD}/c33", f"{FORWARD}/c34", f"{BACKWARD}/c25", f"{BACKWARD}/c26", f"{BACKWARD}/c10")
-@in_modes
-def test_training_statistics_of_other_shape_or_type(refused, mode):
-    x = TensorSpec.packed(FLOAT, DIMS)
-    right = statistics(x, mode)
-    others = [statistics(x, SPATIAL if mode == ACTIVATION else ACTIVATION)]
-    others += [
-        TensorSpec.packed(FLOAT, dims) for dims in ((1, 4, *right.dims[2:]), (2, *right.dims[1:]), (*right.dims, 1))
-    ]
-    others += [TensorSpec.packed(kind, right.dims) for kind in (DOUBLE, HALF)]
-    first, second = ("c34", "c26") if mode == ACTIVATION else ("c33", "c25")
-    for wrong in others:
-        refused(forward(x, mode=mode, described=wrong), BAD_PARAM, f"{FORWARD}/{first}")
-        refused(backward(x, mode=mode, described=wrong), BAD_PARAM, f"{BACKWARD}/{second}")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from dualdnn.api.enumerations import cudnnDivNormMode_t
 from dualdnn.api.operations import DivisiveNormalizationBackward, DivisiveNormalizationForward, LRNSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
-from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
 
 PRECOMPUTED = cudnnDivNormMode_t.CUDNN_DIVNORM_PRECOMPUTED_MEANS
@@ -45,23 +42,3 @@ def test_without_means_is_with_zeros(caller):
         found.append(y.to_host(np.float32, spec.count))
     assert np.isfinite(found[0]).all()
     assert np.abs(found[0] - found[1]).max() <= 1e-6
-
-
-# --- refusals ---
-
-
-@shows("cudnnDivisiveNormalizationForward/c07 c08", "cudnnDivisiveNormalizationBackward/c05")
-def test_unknown_mode_and_destroyed_descriptor(cudnn, caller, subject, refuses):
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    x, temp, temp2, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(4))
-    tensor, descriptor = caller.tensor(spec), caller.descriptor(LRN)
-
-    def call(normDesc: Any, mode: int) -> tuple[Any, ...]:
-        return (caller.handle, normDesc, mode, 1.0, tensor, x, None, temp, temp2, 0.0, tensor, y)
-
-    refuses(BAD_PARAM, f"{FORWARD}/c08", cudnn.cudnnDivisiveNormalizationForward, *call(descriptor, 1))
-    backward = (caller.handle, descriptor, 1, 1.0, tensor, x, None, x, temp, temp2, 0.0, tensor, y, None)
-    refuses(BAD_PARAM, f"{BACKWARD}/c05", cudnn.cudnnDivisiveNormalizationBackward, *backward)
-    if subject.survives_stray_pointers:
-        cudnn.cudnnDestroyLRNDescriptor(descriptor)
-        refuses(BAD_PARAM, f"{FORWARD}/c07", cudnn.cudnnDivisiveNormalizationForward, *call(descriptor, 0))

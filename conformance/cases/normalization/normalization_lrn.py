@@ -94,19 +94,3 @@ def test_parameters_are_cast_to_the_data_type(trial, caller, call):
         caller(operation, memory)
         results += [memory[name].to_host(np.uint8, memory[name].nbytes).tobytes() for name in operation.outputs]
     assert results[0] == results[1]
-
-
-@shows("cudnnLRNCrossChannelForward/c05 c16", "cudnnLRNCrossChannelBackward/c03 c13")
-@pytest.mark.parametrize("strides", [(168, 1, 84, 28, 7), (400, 50, 25, 6, 1), (336, 48, 24, 8, 2), (168, 24, 1, 2, 6)])
-@both_calls
-def test_five_dimensions_are_dhw_packed(refused, call, strides):
-    """NDHWC is refused, and so are gaps in D, H or W, and another order."""
-    packed, other = TensorSpec.packed(FLOAT, DIMS_5D), TensorSpec(FLOAT, DIMS_5D, strides)
-    if call == "forward":
-        refused(forward(other, packed), BAD_PARAM, f"{FORWARD}/c16")
-        refused(forward(packed, other), BAD_PARAM, f"{FORWARD}/c16")
-    for name in ("y", "dy", "x", "dx") if call == "backward" else ():
-        refused(backward(packed, **{name: other}), BAD_PARAM, f"{BACKWARD}/c13")
-
-
-# --- refusals ---
