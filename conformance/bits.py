@@ -11,13 +11,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from dualdnn.accelerated.reproducible import IN_IMAGES
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, forcing
-from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations import CTCLoss, Operation, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
 
 from .calls import Caller, sized
 from .solvers import divided_among
@@ -31,15 +33,29 @@ RECORDED = Path(__file__).with_name("reproducible.json")
 HASHED = ("forward-ALGO_IMPLICIT", "data-", "bias-", "pooling-")  # operations without library functions
 
 
-def with_images(operation: Any, images: int) -> Any:
-    """Return the operation for another number of images."""
+def with_images(operation: Any, images: int, first: int = 0) -> Any:
+    """Return the operation for a number of images, from one on where it names data of each image."""
+    if isinstance(operation, CTCLoss):
+        return _with_sequences(operation, slice(first, first + images))
 
-    def resized(spec: TensorSpec) -> TensorSpec:
+    def resized(spec: Any) -> Any:
         return replace(spec, dims=(images, *spec.dims[1:]))
 
     return replace(
         operation, **{name: resized(getattr(operation, name)) for name in IN_IMAGES[type(operation).__name__]}
     )
+
+
+def _with_sequences(operation: CTCLoss, chosen: slice) -> CTCLoss:
+    """Return the loss of some sequences of a loss."""
+    lengths = operation.hostLabelLengths
+    labels = operation.hostLabels[sum(lengths[: chosen.start]) : sum(lengths[: chosen.stop])]
+    times, _, classes = operation.probs.dims
+    probs = TensorSpec.packed(FLOAT, (times, len(lengths[chosen]), classes))
+    return replace(
+        operation, hostLabels=labels, hostLabelLengths=lengths[chosen], probs=probs, gradients=probs,
+        hostInputLengths=operation.hostInputLengths[chosen], costs=TensorSpec(FLOAT, (len(lengths[chosen]),), (1,)),
+    )  # fmt: skip
 
 
 def results(caller: Caller, operation: Operation, memory: dict[str, Array]) -> dict[str, Array]:
@@ -83,22 +99,31 @@ def memory_of(operation: Operation, seed: int = 0) -> dict[str, Array]:
 
 def of_batches(caller: Caller, operation: Any) -> list[str]:
     """Return which images of BATCHES have other bits than in the first batch that has them."""
-    names = IN_IMAGES[type(operation).__name__]
-    every = memory_of(with_images(operation, IMAGES))
+    whole = with_images(operation, IMAGES)
+    every = memory_of(whole)
     seen: dict[tuple[str, int], bytes] = {}
     wrong = []
     for first, images in BATCHES:
-        batch = with_images(operation, images)
-        memory = {name: _images(every[name], first, images) if name in names else every[name] for name in every}
+        batch = with_images(operation, images, first)
+        memory = {name: _images(whole, name, content, slice(first, first + images)) for name, content in every.items()}
         for name, found in results(caller, batch, memory).items():
-            for i, image in enumerate(found.reshape(images, -1), first):
-                if seen.setdefault((name, i), image.tobytes()) != image.tobytes():
-                    wrong.append(f"{name} of image {i} in a batch of {images} from image {first} on")
+            for i in range(images):
+                image = _images(batch, name, found, slice(i, i + 1)).tobytes()
+                if seen.setdefault((name, first + i), image) != image:
+                    wrong.append(f"{name} of image {first + i} in a batch of {images} from image {first} on")
     return wrong
 
 
-def _images(content: Array, first: int, images: int) -> Array:
-    return np.ascontiguousarray(content.reshape(IMAGES, -1)[first : first + images].reshape(-1))
+def _images(operation: Any, name: str, content: Array, chosen: slice) -> Array:
+    """Return some images of an operand, or all of it where it is not divided by images."""
+    if name in operation.raw:
+        return content
+    one, two = (with_images(operation, images).tensor(name).dims for images in (1, 2))
+    axis = next((d for d, (of_one, of_two) in enumerate(zip(one, two, strict=True)) if of_one != of_two), None)
+    if axis is None:
+        return content
+    dims = operation.tensor(name).dims
+    return np.ascontiguousarray(content.reshape(prod(dims[:axis]), dims[axis], -1)[:, chosen]).reshape(-1)
 
 
 def of_multiprocessors(caller: Caller, operation: Operation) -> list[str]:

@@ -19,10 +19,13 @@ from dualdnn.api.enumerations import (
     cudnnConvolutionBwdFilterAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
+    cudnnCTCLossAlgo_t,
+    cudnnLossNormalizationMode_t,
     cudnnMathType_t,
     cudnnNanPropagation_t,
     cudnnPoolingMode_t,
     cudnnReorderType_t,
+    cudnnSamplerType_t,
     cudnnSoftmaxAlgorithm_t,
     cudnnSoftmaxMode_t,
     cudnnStatus_t,
@@ -37,12 +40,19 @@ from dualdnn.api.operations import (
     ConvolutionBackwardFilter,
     ConvolutionForward,
     ConvolutionSpec,
+    CTCLoss,
+    CTCLossSpec,
     FilterSpec,
     PoolingBackward,
     PoolingForward,
     PoolingSpec,
     SoftmaxBackward,
     SoftmaxForward,
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+    SpatialTransformerSpec,
     TensorSpec,
 )
 from dualdnn.api.operations.backend import LEVELS
@@ -152,6 +162,33 @@ def _over_images() -> dict[str, Any]:
 OVER_IMAGES = _over_images()
 
 
+def _of_sequences_and_grids() -> dict[str, Any]:
+    """Return losses and spatial transformers, which sum within one sequence or image."""
+    found: dict[str, Any] = {}
+    lengths, labels = (3, 0, 9, 4, 5, 2), (1, 2, 2, 1, 4, 1, 4, 4, 4, 2, 3, 1, 5, 5, 1, 5, 2, 3, 6, 6, 1, 4, 3)
+    probs, costs = TensorSpec.packed(FLOAT, (20, 6, 7)), TensorSpec(FLOAT, (6,), (1,))
+    loss = CTCLossSpec(FLOAT, cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_SOFTMAX, cudnnNanPropagation_t(0))
+    given = (loss, cudnnCTCLossAlgo_t(0), labels, lengths, (20, 4, 20, 17, 12, 9), 0)
+    found["ctc"] = CTCLoss(*given, probs, costs, probs)
+    for data_type, order, what in ((FLOAT, NCHW, "float-nchw"), (HALF, NHWC, "half-nhwc")):
+        for channels, extent in ((3, 30), (40, 9)):
+            x = TensorSpec.packed(data_type, (2, channels, 11, 12), order)
+            y = TensorSpec.packed(data_type, (2, channels, extent, extent), order)
+            grid, shape = (
+                SpatialTransformerSpec(cudnnSamplerType_t(0), data_type, y.dims),
+                f"{what}-{channels}x{extent}",
+            )
+            found[f"grid-{shape}"] = SpatialTfGridGeneratorForward(grid)
+            found[f"grid-gradient-{shape}"] = SpatialTfGridGeneratorBackward(grid)
+            found[f"sampler-{shape}"] = SpatialTfSamplerForward(grid, 1.0, 0.0, x, y)
+            found[f"sampler-gradient-{shape}"] = SpatialTfSamplerBackward(grid, 1.0, 0.0, 1.0, 0.0, x, x, y)
+    return found
+
+
+SEQUENCES_AND_GRIDS = _of_sequences_and_grids()
+ALONE = {**WITHIN_IMAGES, **SEQUENCES_AND_GRIDS}
+
+
 @pytest.fixture
 def at(request: pytest.FixtureRequest, subject: Any) -> Callable[[str], Caller]:
     """Return a function that makes a caller of a level; it skips subjects and levels that were not requested."""
@@ -196,9 +233,9 @@ def test_a_call_that_is_made_again(at, name):
 
 
 @shows(f"{CLAUSE}/c03")
-@pytest.mark.parametrize("name", WITHIN_IMAGES)
+@pytest.mark.parametrize("name", ALONE)
 def test_an_image_alone_and_in_batches(at, name):
-    caller, operation = at("batch"), WITHIN_IMAGES[name]
+    caller, operation = at("batch"), ALONE[name]
     all_the_same(bits.of_batches(caller, operation))
     for solver in bits.solvers_of(caller, operation):
         with bits.by_solver(caller, solver):
@@ -206,21 +243,27 @@ def test_an_image_alone_and_in_batches(at, name):
 
 
 @shows(f"{CLAUSE}/c04")
-@pytest.mark.parametrize("name", [*WITHIN_IMAGES, *OVER_IMAGES])
+@pytest.mark.parametrize("name", [*WITHIN_IMAGES, *OVER_IMAGES, *SEQUENCES_AND_GRIDS])
 def test_any_number_of_multiprocessors(at, subject, name):
-    caller, operation = at("device"), {**WITHIN_IMAGES, **OVER_IMAGES}[name]
+    caller, operation = at("device"), {**ALONE, **OVER_IMAGES}[name]
     if not subject.ours:
         pytest.skip("nobody can tell a foreign library how many multiprocessors it has")
     all_the_same(bits.of_multiprocessors(caller, operation))
 
 
 @shows(f"{CLAUSE}/c08")
-@pytest.mark.parametrize("name", [name for name in WITHIN_IMAGES if not name.startswith(("data", "activation"))][::2])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *[name for name in WITHIN_IMAGES if not name.startswith(("data", "activation"))][::2],
+        *(name for name in SEQUENCES_AND_GRIDS if name.startswith("sampler")),
+    ],
+)
 def test_solvers_of_one_order(at, subject, name):
     caller = at("run")
     if getattr(subject, "backend", "") != "accelerated":
         pytest.skip("only the accelerated backend has solvers")
-    all_the_same(bits.of_solvers(caller, WITHIN_IMAGES[name]))
+    all_the_same(bits.of_solvers(caller, ALONE[name]))
 
 
 def refused_as(call: Callable[[], object], clause: str) -> None:
