@@ -132,7 +132,12 @@ def derived(caller, x, mode):
     return TensorSpec(data_type, dims, strides)
 
 
-@shows(f"{FORWARD}/c18", f"{FORWARD}/c06", "cudnnBatchNormalizationForwardInference/c06 c13", "cudnnDeriveBNTensorDescriptor/c02")
+@shows(
+    f"{FORWARD}/c18",
+    f"{FORWARD}/c06",
+    "cudnnBatchNormalizationForwardInference/c06 c13",
+    "cudnnDeriveBNTensorDescriptor/c02",
+)
 @in_modes
 def test_running_statistics_serve_inference(chain, caller, mode):
     x, first = TensorSpec.packed(FLOAT, DIMS), forward(mode=mode, factor=0.5)
