@@ -8,9 +8,6 @@ from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
-from dualdnn.api.status import NOT_SUPPORTED
-from dualdnn.conformance.layouts import NOT_SPATIALLY_PACKED, laid_out
-from dualdnn.conformance.marks import shows
 
 DIMS = (2, 3, 5, 7)
 
@@ -26,30 +23,6 @@ def backward(mode: Mode = Mode.CUDNN_ACTIVATION_TANH, spec: TensorSpec | None = 
     spec = spec or TensorSpec.packed(FLOAT, DIMS)
     named = {name: specs.get(name, spec) for name in ("y", "dy", "x", "dx")}
     return ActivationBackward(ActivationSpec(mode, Nan.CUDNN_PROPAGATE_NAN, coefficient), alpha, beta, **named)
-
-
-@shows("cudnnActivationForward/c09")
-def test_forward_beyond_five_dimensions(trial, refused):
-    dims = (2, 3, 2, 2, 3, 2)
-    packed = TensorSpec.packed(FLOAT, dims)
-    trial(forward(x=packed))
-    planes = TensorSpec(FLOAT, dims, (200, 30, 12, 6, 2, 1))  # Only channels and images have gaps between them.
-    trial(forward(x=planes, y=planes))
-    for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
-        refused(forward(x=unpacked, y=packed), NOT_SUPPORTED, "cudnnActivationForward/c09")
-        refused(forward(x=packed, y=unpacked), NOT_SUPPORTED, "cudnnActivationForward/c09")
-        refused(forward(x=unpacked), NOT_SUPPORTED, "cudnnActivationForward/c09")
-
-
-@shows("cudnnActivationBackward/c06")
-def test_backward_beyond_five_dimensions(trial, refused):
-    dims = (2, 3, 2, 2, 3, 2)
-    packed = TensorSpec.packed(FLOAT, dims)
-    trial(backward(spec=packed))
-    for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
-        refused(backward(y=unpacked, dy=unpacked, x=packed, dx=packed), NOT_SUPPORTED, "cudnnActivationBackward/c06")
-        refused(backward(y=packed, dy=packed, x=unpacked, dx=unpacked), NOT_SUPPORTED, "cudnnActivationBackward/c06")
-        refused(backward(spec=unpacked), NOT_SUPPORTED, "cudnnActivationBackward/c06")
 
 
 @pytest.mark.ours

@@ -10,8 +10,7 @@ from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t as Algorithm
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t as Mode
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
-from dualdnn.api.status import NOT_SUPPORTED
-from dualdnn.conformance.layouts import NOT_SPATIALLY_PACKED, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
@@ -164,33 +163,6 @@ def test_the_lowest_integers(trial, dims, tensor_format):
     trial(forward(algorithm, CHANNEL, x, alpha=alpha), before={"x": values.view(np.uint8)})
 
 
-def test_results_may_not_overlap_themselves(trial, refused):
-    """Results whose elements overlap are refused; arguments may overlap."""
-    packed, mode = TensorSpec.packed(FLOAT, (2, 3, 4, 5)), Mode.CUDNN_SOFTMAX_MODE_CHANNEL
-    overlapping = TensorSpec(FLOAT, packed.dims, (24, 8, 1, 1))
-    refused(forward(ACCURATE, mode, packed, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-    trial(forward(ACCURATE, mode, overlapping, packed))
-
-
-@shows("cudnnSoftmaxForward/c03", "cudnnSoftmaxBackward/c06")
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
-def test_beyond_five_dimensions(trial, refused, mode):
-    for dims in [(2, 3, 2, 2, 3, 2), (2, 3, 1, 2, 2, 2, 3, 2)]:
-        packed = TensorSpec.packed(FLOAT, dims)
-        free = tuple(5 if extent == 1 else stride for extent, stride in zip(dims, packed.strides, strict=True))
-        for x in (packed, TensorSpec(FLOAT, dims, free)):
-            trial(forward(ACCURATE, mode, x))
-            trial(backward(ACCURATE, mode, x))
-        for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
-            refused(forward(ACCURATE, mode, unpacked, packed), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
-            refused(forward(ACCURATE, mode, packed, unpacked), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
-            refused(forward(ACCURATE, mode, unpacked), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
-            refused(backward(ACCURATE, mode, packed, dx=unpacked), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06")
-            refused(
-                backward(ACCURATE, mode, packed, y=unpacked, dy=unpacked), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06"
-            )
-
-
 # These are the library's results for rows that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
 INF = float("inf")
 ROWS = {
@@ -258,19 +230,3 @@ def test_fast_sums_that_are_no_normal_numbers(trial, mode):
     for alpha, beta in ((1.0, 0.0), (100.0, 0.0), (0.0, 1.0)):
         operation = forward(FAST, mode, TensorSpec.packed(INT8, (4, 4, 1, 1)), alpha=alpha, beta=beta)
         trial(operation, before=holding(operation, x))
-
-
-def arguments(caller: Any, call: str) -> dict[str, Any]:
-    """Return arguments of a call that works."""
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    names = {"forward": ("x", "y"), "backward": ("y", "dy", "dx")}[call]
-    made: dict[str, Any] = {"handle": caller.handle, "algorithm": ACCURATE, "mode": CHANNEL, "alpha": 1.0}
-    for name in names:
-        if name == names[-1]:
-            made["beta"] = 0.0
-        made[f"{name}Desc"] = caller.tensor(spec)
-        made[name] = caller.handle.to_device(np.ones(spec.count, np.float32))
-    return made
-
-
-CALLS = {"forward": "cudnnSoftmaxForward", "backward": "cudnnSoftmaxBackward"}

@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnSamplerType_t
 from dualdnn.api.operations import (
-    SpatialTfGridGeneratorBackward,
-    SpatialTfGridGeneratorForward,
     SpatialTfSamplerBackward,
     SpatialTfSamplerForward,
     SpatialTransformerSpec,
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
-from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -23,20 +20,11 @@ from dualdnn.reference.view import NUMPY_TYPES
 BILINEAR = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
 TYPES = (FLOAT, DOUBLE, HALF)
 INPUT, OUTPUT = (2, 3, 6, 7), (2, 3, 4, 5)  # The output has another height and width.
-BAD = "cudnnStatus_t/c05"
 by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 
 
 def described(data_type=FLOAT, dims=OUTPUT) -> SpatialTransformerSpec:
     return SpatialTransformerSpec(BILINEAR, data_type, dims)
-
-
-def grid_forward(data_type=FLOAT, dims=OUTPUT) -> SpatialTfGridGeneratorForward:
-    return SpatialTfGridGeneratorForward(described(data_type, dims))
-
-
-def grid_backward(data_type=FLOAT, dims=OUTPUT) -> SpatialTfGridGeneratorBackward:
-    return SpatialTfGridGeneratorBackward(described(data_type, dims))
 
 
 def forward(data_type=FLOAT, dims=OUTPUT, source=INPUT, x=None, y=None, alpha=1.0, beta=0.0) -> SpatialTfSamplerForward:
@@ -210,34 +198,3 @@ def test_the_same_bits_each_time(trial):
         memory = with_grid(operation, points)
         first, second = (trial(operation, before=memory).after for _ in range(2))
         assert all(np.array_equal(first[name], second[name]) for name in ("dx", "dgrid"))
-
-
-NULLS = {
-    "cudnnSpatialTfGridGeneratorForward": (grid_forward, {"handle": "c07", "grid": "c08", "theta": "c09", "stDesc": BAD}),
-    "cudnnSpatialTfGridGeneratorBackward": (grid_backward, {"handle": "c04", "dgrid": "c05", "dtheta": "c05", "stDesc": BAD}),
-    "cudnnSpatialTfSamplerForward": (forward, {
-        "handle": "c07", **dict.fromkeys(("x", "y", "grid"), "c08"), **dict.fromkeys(("stDesc", "xDesc", "yDesc", "alpha", "beta"), BAD),
-    }),
-    "cudnnSpatialTfSamplerBackward": (backward, {
-        "handle": "c07", **dict.fromkeys(("x", "dx", "dy", "grid", "dgrid"), "c08"),
-        **dict.fromkeys(("stDesc", "xDesc", "dxDesc", "dyDesc", "alpha", "beta", "alphaDgrid", "betaDgrid"), BAD),
-    }),
-}  # fmt: skip
-
-
-@shows("cudnnSpatialTfGridGeneratorForward/c07-c09", "cudnnSpatialTfGridGeneratorBackward/c04 c05", "cudnnSpatialTfSamplerForward/c07 c08",
-       "cudnnSpatialTfSamplerBackward/c07 c08")  # fmt: skip
-@pytest.mark.parametrize("call, missing", [(call, name) for call, (_, clauses) in NULLS.items() for name in clauses])
-def test_null(cudnn, caller, refuses, call, missing):
-    make, clauses = NULLS[call]
-    operation = make()
-    memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
-    from dualdnn.api.document import functions
-    from dualdnn.conformance.calls.derived import arguments
-
-    names = [parameter.name for parameter in functions()[call].arguments]
-    values = [value(caller, operation, memory) for value in arguments(call, type(operation))]
-    given = {**dict(zip(names, values, strict=True)), missing: None}
-    clause = clauses[missing]
-    expected = clause if "/" in clause else f"{call}/{clause}"
-    refuses(BAD_PARAM, expected, getattr(cudnn, call), *given.values(), unchanged=tuple(memory.values()))

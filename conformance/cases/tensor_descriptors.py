@@ -116,24 +116,6 @@ def test_4d_getter_of_another_rank(cudnn, tensor, dims, strides):
     assert tuple(found) == (HALF, *(*dims, 0)[:4], *(*strides, 0)[:4])
 
 
-@shows("cudnnSetTensor4dDescriptorEx/c04 c05")
-def test_overlapping_strides_are_described_but_not_written(cudnn, caller, refused, trial):
-    from dualdnn.api.operations import TensorSpec, TransformTensor
-
-    overlapping = TensorSpec(FLOAT, DIMS, (1, 1, 1, 1))
-    packed = TensorSpec.packed(FLOAT, DIMS)
-    refused(TransformTensor(1.0, 0.0, packed, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-    trial(TransformTensor(1.0, 0.0, TensorSpec(FLOAT, DIMS, (7, 1, 31, 2)), packed))
-    square = TensorSpec(
-        FLOAT, (1, 1, 2, 2), (2, 2, 1, 1)
-    )  # The first element that two positions share is the last of a row.
-    refused(
-        TransformTensor(1.0, 0.0, TensorSpec.packed(FLOAT, square.dims), square),
-        NOT_SUPPORTED,
-        "cudnnSetTensor4dDescriptorEx/c04",
-    )
-
-
 @shows(
     "cudnnSetTensorNdDescriptor/c01 c06 c07 c09",
     "cudnnTensorDescriptor_t/c02",
