@@ -13,6 +13,11 @@ def shows(*clauses: str) -> Any:
     return pytest.mark.shows(*(clause for text in clauses for clause in named(text)))
 
 
+def needs(attribute: str, reason: str) -> Any:
+    """Mark a case with an attribute of the subject; where that is false, the case is skipped for this reason."""
+    return pytest.mark.needs(attribute, reason)
+
+
 def named(text: str) -> Iterator[str]:
     """Yield the clauses that a text names: a section, and numbers or ranges of numbers with both ends."""
     section, _, numbers = text.rpartition("/")

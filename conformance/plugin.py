@@ -27,6 +27,7 @@ from .tiers import FULL
 
 pytest_plugins = [
     "dualdnn.conformance.suite.fixtures",
+    "dualdnn.conformance.suite.graph_fixtures",
     "dualdnn.conformance.suite.running",
     "dualdnn.conformance.suite.selection",
     "dualdnn.conformance.suite.workers",
@@ -79,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--solvers: there is no solver {', '.join(unknown)}")
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
     config.addinivalue_line("markers", "ours: only our own backends have what the case calls")
+    config.addinivalue_line("markers", "needs(attribute, reason): an attribute of the subject, and why it is needed")
     config.addinivalue_line("markers", "blind(fault, reason): a fault that the case need not notice (prove.py)")
     config.addinivalue_line(
         "markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture"

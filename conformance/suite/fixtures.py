@@ -29,6 +29,15 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 
 @pytest.fixture(autouse=True)
+def has_what_the_case_needs(request: pytest.FixtureRequest) -> None:
+    """Skip a case that needs what the subject does not have."""
+    for mark in request.node.iter_markers("needs"):
+        attribute, reason = mark.args
+        if not getattr(request.getfixturevalue("subject"), attribute):
+            pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
 def acts_as_its_release(request: pytest.FixtureRequest) -> Iterator[None]:
     """Answer calls without a handle as the subject's release does."""
     release = request.getfixturevalue("subject").release if "subject" in request.fixturenames else None

@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import (
-    cudnnConvolutionMode_t,
-    cudnnGenStatsMode_t,
-    cudnnNanPropagation_t,
-    cudnnPointwiseMode_t,
-)
+from dualdnn.api import cudnn as api
 from dualdnn.api.operations import OperationGraph
-from dualdnn.api.operations.graph import (
-    ConvolutionBackwardDataNode,
-    ConvolutionBackwardFilterNode,
-    ConvolutionForwardNode,
-    GenStatsNode,
-    GraphConvolution,
-    GraphTensor,
-    PointwiseNode,
-    PointwiseSettings,
-)
+from dualdnn.api.operations import graph as parts
 from dualdnn.api.operations.specs import FLOAT, HALF, SCALAR_BYTES, packed_strides
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
 from .graph_descriptors import of
 
-Mode = cudnnPointwiseMode_t
-NO_NAN, NAN = cudnnNanPropagation_t
+Mode = api.cudnnPointwiseMode_t
+NO_NAN, NAN = api.cudnnNanPropagation_t
 
 
 def tensor(uid, dims, data_type=FLOAT, strides=None, virtual=False, order=None, alignment=None):
     """Return a tensor, packed in this order of its dimensions where no strides are given."""
     strides = strides or packed_strides(dims, order or tuple(range(len(dims))))
-    return GraphTensor(uid, data_type, dims, strides, alignment or SCALAR_BYTES[data_type], 1, -1, virtual)
+    return parts.GraphTensor(uid, data_type, dims, strides, alignment or SCALAR_BYTES[data_type], 1, -1, virtual)
 
 
 def executed(*nodes, engine=0, choice=0):
@@ -43,17 +29,19 @@ def executed(*nodes, engine=0, choice=0):
 
 
 def settings(mode, nan=NO_NAN, lower=0.0, upper=float("inf"), compute=FLOAT):
-    return PointwiseSettings(mode, compute, nan, lower, upper)
+    return parts.PointwiseSettings(mode, compute, nan, lower, upper)
 
 
 def pointwise(mode, x, y, b=None, alpha1=1.0, alpha2=1.0, **given):
     """Return one pointwise node."""
-    return PointwiseNode(settings(mode, **given), alpha1, alpha2, x, b, y)
+    return parts.PointwiseNode(settings(mode, **given), alpha1, alpha2, x, b, y)
 
 
 def convolution(pre=(0, 0), post=(0, 0), stride=None, dilation=None, mode=1, compute=FLOAT):
     ones = (1,) * len(pre)
-    return GraphConvolution(cudnnConvolutionMode_t(mode), compute, pre, post, stride or ones, dilation or ones)
+    return parts.GraphConvolution(
+        api.cudnnConvolutionMode_t(mode), compute, pre, post, stride or ones, dilation or ones
+    )
 
 
 def operand(mode, x):
@@ -91,9 +79,9 @@ FORMS = {
     "four": ((1, 2, 3, 2, 3, 2), (2, 2, 2, 1, 2, 2), (1, 2, 2, 2, 2, 1), convolution((0,) * 4, (0,) * 4)),
 }  # fmt: skip
 NODES = {
-    "forward": lambda c, x, w, y, alpha, beta: ConvolutionForwardNode(c, alpha, beta, x, w, y),
-    "data": lambda c, x, w, y, alpha, beta: ConvolutionBackwardDataNode(c, alpha, beta, w, y, x),
-    "filter": lambda c, x, w, y, alpha, beta: ConvolutionBackwardFilterNode(c, alpha, beta, x, y, w),
+    "forward": lambda c, x, w, y, alpha, beta: parts.ConvolutionForwardNode(c, alpha, beta, x, w, y),
+    "data": lambda c, x, w, y, alpha, beta: parts.ConvolutionBackwardDataNode(c, alpha, beta, w, y, x),
+    "filter": lambda c, x, w, y, alpha, beta: parts.ConvolutionBackwardFilterNode(c, alpha, beta, x, y, w),
 }
 CONVOLUTIONS = (
     *of("OPERATION_CONVOLUTION_FORWARD", "c01", "c20"), *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c01"),
@@ -127,6 +115,6 @@ def diamond():
         pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, x, left),
         pointwise(Mode.CUDNN_POINTWISE_SIGMOID_FWD, x, right, alpha1=2.0),
         pointwise(Mode.CUDNN_POINTWISE_MAX, left, joined, right),
-        GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, joined, sums, squares),
+        parts.GenStatsNode(api.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, joined, sums, squares),
         pointwise(Mode.CUDNN_POINTWISE_MUL, joined, y, squares),
     )

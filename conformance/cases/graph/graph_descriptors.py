@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from dualdnn.api.enumerations import (
-    CUDNN_DIM_MAX,
-    ENUMERATIONS,
-    cudnnBackendKnobType_t,
-    cudnnConvolutionMode_t,
-    cudnnGenStatsMode_t,
-    cudnnNanPropagation_t,
-    cudnnPointwiseMode_t,
-)
+from dualdnn.api import cudnn as api
+from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
-from dualdnn.api.operations.graph import (
-    ConvolutionBackwardDataNode,
-    ConvolutionBackwardFilterNode,
-    ConvolutionForwardNode,
-    GenStatsNode,
-    GraphConvolution,
-    GraphTensor,
-    KnobChoice,
-    PointwiseNode,
-    PointwiseSettings,
-)
+from dualdnn.api.operations import graph as parts
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, packed_strides
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.calls.graph import PREFIXES, Builder, attribute_name, attributes, kind_of
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import needs, shows
 
 INT64, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
 SET, GET, FINALIZE = "cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "cudnnBackendFinalize"
@@ -38,30 +21,26 @@ SET, GET, FINALIZE = "cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "cu
 def tensor(uid, dims, data_type=FLOAT, strides=None, alignment=16, virtual=False):
     """Return a packed tensor, or one with these strides."""
     strides = strides or packed_strides(dims, tuple(range(len(dims))))
-    return GraphTensor(uid, data_type, dims, strides, alignment, 1, -1, virtual)
+    return parts.GraphTensor(uid, data_type, dims, strides, alignment, 1, -1, virtual)
 
 
 X, W, Y = tensor(ord("x"), (2, 6, 5, 7)), tensor(-(2**63), (4, 3, 3, 2)), tensor(2**63 - 1, (2, 4, 2, 3))
-SETTINGS = GraphConvolution(cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, (1, 0), (0, 0), (2, 2), (1, 2))
-RELU = PointwiseSettings(
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_RELU_FWD, HALF, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, -1.5, 6.25
-)
-ADD = PointwiseSettings(
-    cudnnPointwiseMode_t.CUDNN_POINTWISE_ADD, FLOAT, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0, 1.0
-)
+SETTINGS = parts.GraphConvolution(api.CUDNN_CROSS_CORRELATION, FLOAT, (1, 0), (0, 0), (2, 2), (1, 2))
+RELU = parts.PointwiseSettings(api.CUDNN_POINTWISE_RELU_FWD, HALF, api.CUDNN_PROPAGATE_NAN, -1.5, 6.25)
+ADD = parts.PointwiseSettings(api.CUDNN_POINTWISE_ADD, FLOAT, api.CUDNN_NOT_PROPAGATE_NAN, 0.0, 1.0)
 SUMS, SQUARES = tensor(5, (1, 6, 1, 1)), tensor(6, (1, 6, 1, 1))
 RECORDS = {
     "tensor": tensor(7, (2, 3, 4, 5), DOUBLE, (1, 200, 40, 8), 8, virtual=True),
-    "vectors": GraphTensor(-3, INT8, (2, 2, 4, 5), (40, 20, 5, 1), 4, 32, 1, False),
-    "convolution": GraphConvolution(cudnnConvolutionMode_t.CUDNN_CONVOLUTION, DOUBLE, (0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 1, 2)),
+    "vectors": parts.GraphTensor(-3, INT8, (2, 2, 4, 5), (40, 20, 5, 1), 4, 32, 1, False),
+    "convolution": parts.GraphConvolution(api.CUDNN_CONVOLUTION, DOUBLE, (0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 1, 2)),
     "settings": RELU,
-    "knob_choice": KnobChoice(cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPECFILT, -(2**40)),
-    "forward": ConvolutionForwardNode(SETTINGS, 0.5, -2.0, X, W, Y),
-    "backward_data": ConvolutionBackwardDataNode(SETTINGS, 0.25, 3.0, W, Y, X),
-    "backward_filter": ConvolutionBackwardFilterNode(SETTINGS, -1.0, 0.5, X, Y, W),
-    "one_input": PointwiseNode(RELU, 0.5, 1.0, X, None, X),
-    "two_inputs": PointwiseNode(ADD, 0.5, -0.75, tensor(1, (1, 6, 5, 1)), tensor(2, (2, 6, 1, 7)), X),
-    "statistics": GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, X, SUMS, SQUARES),
+    "knob_choice": parts.KnobChoice(api.CUDNN_KNOB_TYPE_SPECFILT, -(2**40)),
+    "forward": parts.ConvolutionForwardNode(SETTINGS, 0.5, -2.0, X, W, Y),
+    "backward_data": parts.ConvolutionBackwardDataNode(SETTINGS, 0.25, 3.0, W, Y, X),
+    "backward_filter": parts.ConvolutionBackwardFilterNode(SETTINGS, -1.0, 0.5, X, Y, W),
+    "one_input": parts.PointwiseNode(RELU, 0.5, 1.0, X, None, X),
+    "two_inputs": parts.PointwiseNode(ADD, 0.5, -0.75, tensor(1, (1, 6, 5, 1)), tensor(2, (2, 6, 1, 7)), X),
+    "statistics": parts.GenStatsNode(api.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, X, SUMS, SQUARES),
 }  # fmt: skip
 # Each section has the clauses that require its attributes, by the endings of their names.
 REQUIRED: dict[str, tuple[str, dict[str, str | None]]] = {
@@ -84,25 +63,6 @@ MISSING = [
 def of(section, *clauses):
     """Return the ids of clauses of a descriptor's section."""
     return [f"CUDNN_BACKEND_{section}_DESCRIPTOR/{clause}" for clause in clauses]
-
-
-@pytest.fixture
-def builder(cudnn):
-    made = Builder(cudnn)
-    yield made
-    made.destroy()
-
-
-@pytest.fixture
-def cannot_set(cudnn, builder, refuses):
-    """Check that an attribute of a new descriptor cannot be set to these values."""
-
-    def check(kind, ending, type_, *values, status=BAD_PARAM, clause=f"{SET}/c04", count=None):
-        name = attribute_name(kind, ending) if isinstance(ending, str) else ending
-        made, count = builder.create(kind), len(values) if count is None else count
-        refuses(status, clause, cudnn.cudnnBackendSetAttribute, made, name, type_, count, values)
-
-    return check
 
 
 @shows("usecase_9_descriptor_life_cycle/c01-c05", "cudnnBackendDescriptor_t/c01-c05", "cudnnBackendCreateDescriptor/c01 c03",
@@ -159,7 +119,7 @@ def test_one_element_whatever_was_asked_for(cudnn, builder, requested):
 
 
 @shows(*of("TENSOR", "c19", "c20", "c21"))
-def test_defaults_of_a_tensor(cudnn, builder):
+def test_defaults_of_a_tensor(builder):
     """A vectorized dimension is ignored where there are no vectors."""
     given = {**attributes(builder, X), "VECTORIZED_DIMENSION": (INT64, (77,))}
     kind = Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR
@@ -170,7 +130,7 @@ def test_defaults_of_a_tensor(cudnn, builder):
 
 
 @shows(*of("OPERATION_POINTWISE", "c18", "c19"), f"{GET}/c01")
-def test_defaults_of_a_pointwise_operation(cudnn, builder):
+def test_defaults_of_a_pointwise_operation(builder):
     record = RECORDS["two_inputs"]
     given = {k: v for k, v in attributes(builder, record).items() if not k.startswith("ALPHA")}
     made = builder.finalized(kind_of(record), given)
@@ -199,7 +159,7 @@ def test_required_attributes(cudnn, builder, refuses, record, ending, clause):
 
 
 @shows(f"{SET}/c03", f"{FINALIZE}/c04")
-def test_finalised_descriptors_do_not_change(subject, cudnn, builder, refuses):
+def test_finalised_descriptors_do_not_change(cudnn, builder, refuses):
     made = builder(X)
     set_again = (made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, (9,))
     refuses(NOT_INITIALIZED, f"{SET}/c03", cudnn.cudnnBackendSetAttribute, *set_again)
@@ -274,7 +234,7 @@ def test_wrong_counts(cudnn, builder, refuses, record):
 def test_too_many_dimensions(cudnn, builder, refuses, ending):
     kind = kind_of(X) if ending in ("DIMENSIONS", "STRIDES") else kind_of(SETTINGS)
     made, name = builder.create(kind), attribute_name(kind, ending)
-    many = CUDNN_DIM_MAX + 1
+    many = api.CUDNN_DIM_MAX + 1
     cudnn.cudnnBackendSetAttribute(made, name, INT64, many - 1, (1,) * (many - 1))
     refuses(BAD_PARAM, f"{SET}/c06", cudnn.cudnnBackendSetAttribute, made, name, INT64, many, (1,) * many)
 
@@ -301,10 +261,9 @@ def test_values_that_are_none(subject, cudnn, builder, refuses):
 
 
 @shows(f"{SET}/c07")
-def test_descriptors_of_another_type(subject, cudnn, builder, cannot_set):
+@needs("survives_stray_pointers", "NVIDIA's library reads such memory as a tensor, which may end the process")
+def test_descriptors_of_another_type(cudnn, builder, cannot_set):
     """A convolution is refused as a tensor, and so are a destroyed descriptor and NULL."""
-    if not subject.survives_stray_pointers:
-        pytest.skip("NVIDIA's library reads such memory as a tensor, which may end the process")
     dead = cudnn.cudnnBackendCreateDescriptor(kind_of(X))
     cudnn.cudnnBackendDestroyDescriptor(dead)
     for value in (builder(SETTINGS), builder.create(kind_of(SETTINGS)), None, dead, 7):
@@ -396,36 +355,34 @@ def test_initialised_in_enough_memory(cudnn, builder, refuses, size):
     )
 
 
+def refuses_everywhere(cudnn, refuses, descriptor):
+    """Check that every call on a descriptor refuses this one."""
+    for call, *rest in (
+        (cudnn.cudnnBackendDestroyDescriptor,), (cudnn.cudnnBackendFinalize,),
+        (cudnn.cudnnBackendSetAttribute, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, (1,)),
+        (cudnn.cudnnBackendGetAttribute, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1)
+    ):  # fmt: skip
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", call, descriptor, *rest)
+
+
 @shows("cudnnBackendInitialize/c05", "cudnnStatus_t/c05")
 def test_null(cudnn, refuses):
     refuses(BAD_PARAM, "cudnnBackendInitialize/c05", cudnn.cudnnBackendInitialize, None, kind_of(X), 64)
-    for call, *rest in (
-        (cudnn.cudnnBackendDestroyDescriptor,), (cudnn.cudnnBackendFinalize,),
-        (cudnn.cudnnBackendSetAttribute, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, (1,)),
-        (cudnn.cudnnBackendGetAttribute, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1)
-    ):  # fmt: skip
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", call, None, *rest)
+    refuses_everywhere(cudnn, refuses, None)
 
 
 @shows("cudnnBackendDestroyDescriptor/c01", "cudnnBackendDescriptor_t/c05", "cudnnStatus_t/c05")
-def test_destroyed_is_refused(subject, cudnn, refuses):
-    if not subject.survives_stray_pointers:
-        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
+@needs("survives_stray_pointers", "a destroyed descriptor of a foreign library is freed memory")
+def test_destroyed_is_refused(cudnn, refuses):
     made = cudnn.cudnnBackendCreateDescriptor(kind_of(X))
     cudnn.cudnnBackendDestroyDescriptor(made)
-    for call, *rest in (
-        (cudnn.cudnnBackendDestroyDescriptor,), (cudnn.cudnnBackendFinalize,),
-        (cudnn.cudnnBackendSetAttribute, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, (1,)),
-        (cudnn.cudnnBackendGetAttribute, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1)
-    ):  # fmt: skip
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", call, made, *rest)
+    refuses_everywhere(cudnn, refuses, made)
 
 
 @pytest.mark.parametrize("record", ["forward", "backward_data", "backward_filter", "two_inputs", "statistics"])
-def test_parts_that_were_destroyed_since(subject, cudnn, refuses, record):
+@needs("survives_stray_pointers", "a destroyed descriptor of a foreign library is freed memory")
+def test_parts_that_were_destroyed_since(cudnn, refuses, record):
     """Finalising fails where a descriptor was set to an attribute and then destroyed."""
-    if not subject.survives_stray_pointers:
-        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
     builder = Builder(cudnn)
     whole = builder.filled(kind_of(RECORDS[record]), attributes(builder, RECORDS[record]))
     for part in builder.made:

@@ -14,37 +14,18 @@ from dualdnn.api.enumerations import cudnnBackendKnobType_t, cudnnGenStatsMode_t
 from dualdnn.api.enumerations import cudnnBackendLayoutType_t as Layout
 from dualdnn.api.enumerations import cudnnBackendNumericalNote_t as Note
 from dualdnn.api.graph.engines import ENGINES
-from dualdnn.api.operations.graph import (
-    ConvolutionBackwardDataNode,
-    ConvolutionBackwardFilterNode,
-    ConvolutionForwardNode,
-    GenStatsNode,
-    KnobChoice,
-)
+from dualdnn.api.operations import graph as parts
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64
+from dualdnn.conformance.calls.plans import CONFIG, ENGINE, GRAPH, HEURISTICS, PLAN, chosen, numbered
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 
 from .graph import NAN, Mode, convolution, executed, pointwise, tensor
-from .graph_descriptors import builder, of
-from .graph_execution import (
-    CONFIG,
-    DESCRIPTOR,
-    ENGINE,
-    HANDLE,
-    HEURISTICS,
-    INSTANT,
-    INT64,
-    PLAN,
-    config_of,
-    engine_of,
-    graph_of,
-    refuses_graph,
-)
+from .graph_descriptors import of
 
-__all__ = ["builder"]  # This name is the fixture.
 pytestmark = pytest.mark.ours  # A foreign library numbers its engines differently.
 KNOB_INFO = Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
 TILE_SIZE = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
@@ -57,7 +38,7 @@ ONCE = convolution((1, 1), (1, 1))
 def forward(data_type=FLOAT, order=None, alpha=1.0, beta=0.0, settings=ONCE, y=None):
     """Return one convolution with its result in y."""
     x, w = tensor(1, X, data_type, order=order), tensor(2, W, data_type, order=order)
-    return ConvolutionForwardNode(settings, alpha, beta, x, w, y or tensor(3, Y, data_type, order=order))
+    return parts.ConvolutionForwardNode(settings, alpha, beta, x, w, y or tensor(3, Y, data_type, order=order))
 
 
 def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0):
@@ -78,14 +59,14 @@ def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0
 def grouped():
     """Return a convolution whose two groups have their own dimension and follow each other in memory."""
     x, w, y = tensor(1, (2, 2, 2, 6, 5)), tensor(2, (2, 4, 2, 3, 3)), tensor(3, (2, 2, 4, 6, 5))
-    return ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
+    return parts.ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
 
 
 def layer(data_type):
     """Return tanh(conv(x, w)) and its statistics, which no single operation computes."""
     between, y = tensor(10, Y, data_type, order=LAST, virtual=True), tensor(3, Y, data_type, order=LAST)
     sums, squares = (tensor(20 + i, (1, 8, 1, 1)) for i in range(2))
-    statistics = GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares)
+    statistics = parts.GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares)
     return forward(data_type, LAST, y=between), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, between, y), statistics
 
 
@@ -100,7 +81,7 @@ def biased(node, bias_strides=None):
     return node, pointwise(Mode.CUDNN_POINTWISE_ADD, node.y, tensor(3, Y), bias)
 
 
-GRADIENT_OF = {"data": ConvolutionBackwardDataNode, "filter": ConvolutionBackwardFilterNode}
+GRADIENT_OF = {"data": parts.ConvolutionBackwardDataNode, "filter": parts.ConvolutionBackwardFilterNode}
 
 
 def gradient(kind, data_type=FLOAT, beta=0.0):
@@ -127,7 +108,7 @@ def integers(count, data_type=INT8, y_type=INT8):
     else:
         y = vectors(3, dims, count, y_type) if y_type != FLOAT else tensor(3, dims)
         x, w = vectors(1, dims, count, data_type), vectors(2, (32, 32, 3, 3), count)
-    return ConvolutionForwardNode(settings, 0.001, 0.0, x, w, y)
+    return parts.ConvolutionForwardNode(settings, 0.001, 0.0, x, w, y)
 
 
 def fused_integers():
@@ -158,7 +139,7 @@ GRAPHS = {
     "layer": layer(FLOAT), "layer half": layer(HALF), "layer bfloat16": layer(BFLOAT16),
     "int8x32": (integers(32),), "fused int8x4": fused_integers(),
     "strided": (
-        ConvolutionForwardNode(
+        parts.ConvolutionForwardNode(
             convolution((2, 2), (2, 2), (2, 1), (1, 2)), 1.0, 0.0, tensor(1, X), tensor(2, W), tensor(3, (2, 8, 4, 5))
         ),
     ),
@@ -167,7 +148,7 @@ GRAPHS = {
         pointwise(Mode.CUDNN_POINTWISE_IDENTITY_FWD, tensor(11, Y, virtual=True), tensor(3, Y)),
     ),
     "one group": (
-        ConvolutionForwardNode(
+        parts.ConvolutionForwardNode(
             ONCE, 1.0, 0.0, tensor(1, (2, 1, 4, 6, 5), strides=(120, 7, 30, 5, 1)), tensor(2, (1, 8, 4, 3, 3)), tensor(3, (2, 1, 8, 6, 5))
         ),
     ),
@@ -259,7 +240,7 @@ ALMOST = {
         pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(11, ONE, virtual=True), tensor(3, ONE), tensor(10, ONE, virtual=True)),
     ),
     "statistics": (
-        inside(forward()), GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, tensor(10, Y, virtual=True), tensor(20, ONE), tensor(21, ONE)),
+        inside(forward()), parts.GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, tensor(10, Y, virtual=True), tensor(20, ONE), tensor(21, ONE)),
     ),
     "sum in double": (
         inside(forward()), pointwise(Mode.CUDNN_POINTWISE_ADD, tensor(10, Y, virtual=True), tensor(3, Y), tensor(4, ONE), compute=DOUBLE),
@@ -273,15 +254,11 @@ ALMOST = {
 
 @shows(*of("ENGINE", "c16"), "cudnnBackendExecute/c01")
 @pytest.mark.parametrize("graph", ALMOST)
-def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, graph):
+def test_graphs_that_no_pattern_covers(trial, plans, unfinished, graph):
     """Every engine but the one without patterns refuses a graph that differs from its operation in one setting."""
     assert [i for i, engine in enumerate(ENGINES) if not engine.refuses(ALMOST[graph])] == [0]
     trial(executed(*ALMOST[graph]))
-    made = builder.filled(
-        ENGINE,
-        {"OPERATION_GRAPH": (DESCRIPTOR, (graph_of(builder, handle, *ALMOST[graph]),)), "GLOBAL_INDEX": (INT64, (1,))},
-    )
-    refuses(NOT_SUPPORTED, of("ENGINE", "c16")[0], cudnn.cudnnBackendFinalize, made)
+    unfinished(ENGINE, numbered(plans.graph(*ALMOST[graph]), 1), NOT_SUPPORTED, "c16")
 
 
 def of_integers(between):
@@ -300,8 +277,8 @@ NOWHERE = {
 
 @shows(*of("OPERATIONGRAPH", "c15"))
 @pytest.mark.parametrize("graph", NOWHERE)
-def test_graphs_that_no_engine_executes(cudnn, handle, builder, refuses, graph):
-    refuses_graph(cudnn, builder, refuses, handle, NOWHERE[graph], NOT_SUPPORTED, "c15")
+def test_graphs_that_no_engine_executes(plans, unfinished, graph):
+    unfinished(GRAPH, plans.of_nodes(*NOWHERE[graph]), NOT_SUPPORTED, "c15")
 
 
 NUMBERS = """node by node
@@ -315,7 +292,7 @@ node by node on tensor cores"""
 
 
 @shows(*of("ENGINE", "c03"))
-def test_the_numbers_of_engines(cudnn, handle):
+def test_the_numbers_of_engines(subject):
     """Engine numbers are stable, because programs store them. Refusals name each engine by its number."""
     assert [engine.name for engine in ENGINES] == NUMBERS.replace("\n", ", ").split(", ")
 
@@ -330,32 +307,30 @@ COUNTS = {
 
 @shows(*of("ENGINEHEUR", "c01", "c02", "c07"), *of("OPERATIONGRAPH", "c07"))
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_how_many_engines_execute_it(cudnn, handle, builder, graph):
+def test_how_many_engines_execute_it(cudnn, handle, plans, graph):
     """The heuristics list each engine once, as the documented tables say; implicit GEMM is not the slowest of many."""
-    made = graph_of(builder, handle, *GRAPHS[graph])
-    assert builder.get(made, Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "ENGINE_GLOBAL_COUNT", INT64) == (
-        len(ENGINES),
-    )
-    ranked = builder.finalized(HEURISTICS, {"OPERATION_GRAPH": (DESCRIPTOR, (made,)), "MODE": INSTANT})
+    made = plans.graph(*GRAPHS[graph])
+    assert plans.count(made) == len(ENGINES)
+    ranked = plans.heuristics(made)
     count = cudnn.cudnnBackendGetAttribute(ranked, Name.CUDNN_ATTR_ENGINEHEUR_RESULTS, DESCRIPTOR, 0).elementCount
-    configs = builder.get(ranked, HEURISTICS, "RESULTS", DESCRIPTOR, count)
+    configs = plans.get(ranked, HEURISTICS, "RESULTS", DESCRIPTOR, count)
     indices = [
-        builder.get(builder.get(c, CONFIG, "ENGINE", DESCRIPTOR)[0], ENGINE, "GLOBAL_INDEX", INT64)[0] for c in configs
+        plans.get(plans.get(c, CONFIG, "ENGINE", DESCRIPTOR)[0], ENGINE, "GLOBAL_INDEX", INT64)[0] for c in configs
     ]
     assert sorted(indices) == ABLE[graph] and len(indices) == COUNTS[graph]
     assert len(indices) < 4 or handle.backend.name == "reference" or indices[-1] != 1
 
 
 @shows(*of("ENGINE", "c10"), "cudnnBackendNumericalNote_t/c01")
-def test_numerical_notes(cudnn, handle, builder):
+def test_numerical_notes(plans):
     """Notes name tensor cores and conversions only where the math type allows them, and transforms where the
     algorithm is one."""
     for name in ("forward", "forward half", "data", "filter half", "layer half"):
-        graph = graph_of(builder, handle, *GRAPHS[name])
+        graph = plans.graph(*GRAPHS[name])
         half = name.endswith("half")
         for index in ABLE[name]:
-            made, said = engine_of(builder, graph, index), ENGINES[index].name
-            notes = set(builder.get(made, ENGINE, "NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE, 8))
+            made, said = plans.engine(graph, index), ENGINES[index].name
+            notes = set(plans.get(made, ENGINE, "NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE, 8))
             wanted = {Note.CUDNN_NUMERICAL_NOTE_FFT} if "fft" in said else set()
             wanted |= {Note.CUDNN_NUMERICAL_NOTE_WINOGRAD} if "winograd" in said else set()
             wanted |= {Note.CUDNN_NUMERICAL_NOTE_TENSOR_CORE} if "tensor cores" in said else set()
@@ -363,96 +338,83 @@ def test_numerical_notes(cudnn, handle, builder):
             assert notes == wanted, said
 
 
-def knob_infos(cudnn, builder, engine):
+def knob_infos(cudnn, plans, engine):
     """Return (type, minimum, maximum, stride) of the knobs of an engine."""
     found = cudnn.cudnnBackendGetAttribute(engine, Name.CUDNN_ATTR_ENGINE_KNOB_INFO, DESCRIPTOR, 8)
     assert found.elementCount == len(found.arrayOfElements)
     types = {"TYPE": Type.CUDNN_TYPE_KNOB_TYPE}
     endings = ("TYPE", "MINIMUM_VALUE", "MAXIMUM_VALUE", "STRIDE")
     return [
-        tuple(builder.get(info, KNOB_INFO, e, types.get(e, INT64))[0] for e in endings)
-        for info in found.arrayOfElements
+        tuple(plans.get(info, KNOB_INFO, e, types.get(e, INT64))[0] for e in endings) for info in found.arrayOfElements
     ]
 
 
 @shows(*of("ENGINE", "c09"), *of("LAYOUT_INFO", "c01", "c06"), "cudnnBackendLayoutType_t/c01")
 @pytest.mark.parametrize("graph", ["forward", "forward half", "data", "filter half", "layer half", "fused"])
-def test_preferred_layouts(cudnn, handle, builder, graph):
+def test_preferred_layouts(cudnn, plans, graph):
     """Each stored tensor prefers NHWC on tensor cores, and NCHW elsewhere."""
     nodes, kind = GRAPHS[graph], Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
-    made = graph_of(builder, handle, *nodes)
+    made = plans.graph(*nodes)
     there = {tensor.uid for node in nodes for tensor in (*node.inputs, *node.outputs) if not tensor.is_virtual}
     for index in ABLE[graph]:
         on_cores = ENGINES[index].name.endswith("on tensor cores")
         wanted = Layout.CUDNN_LAYOUT_TYPE_PREFERRED_NHWC if on_cores else Layout.CUDNN_LAYOUT_TYPE_PREFERRED_NCHW
-        engine = engine_of(builder, made, index)
+        engine = plans.engine(made, index)
         infos = cudnn.cudnnBackendGetAttribute(
             engine, Name.CUDNN_ATTR_ENGINE_LAYOUT_INFO, DESCRIPTOR, 16
         ).arrayOfElements
-        types = [builder.get(info, kind, "TYPES", Type.CUDNN_TYPE_LAYOUT_TYPE, 8) for info in infos]
-        assert {builder.get(info, kind, "TENSOR_UID", INT64)[0] for info in infos} == there and len(infos) == len(there)
+        types = [plans.get(info, kind, "TYPES", Type.CUDNN_TYPE_LAYOUT_TYPE, 8) for info in infos]
+        assert {plans.get(info, kind, "TENSOR_UID", INT64)[0] for info in infos} == there and len(infos) == len(there)
         assert types == [(wanted,)] * len(there)
 
 
 @shows(*of("KNOB_INFO", "c01", "c05", "c07", "c09", "c11"), *of("ENGINE", "c08"), *of("ENGINECFG", "c06", "c11"),
        *of("KNOB_CHOICE", "c01"), "cudnnBackendKnobType_t/c02")  # fmt: skip
 @pytest.mark.parametrize("graph", ["forward", "fused half", "data", "filter"])
-def test_knobs(cudnn, handle, builder, refuses, graph):
+def test_knobs(cudnn, handle, plans, unfinished, graph):
     """Value 0 leaves the choice to the engine, and 1 to the maximum name its solvers; others are refused. The
     reference has no knobs."""
-    made, found = graph_of(builder, handle, *GRAPHS[graph]), []
+    made, found = plans.graph(*GRAPHS[graph]), []
     for index in ABLE[graph]:
-        engine = engine_of(builder, made, index)
-        knobs = knob_infos(cudnn, builder, engine)
+        engine = plans.engine(made, index)
+        knobs = knob_infos(cudnn, plans, engine)
         found += knobs
         assert not knobs or (index and handle.backend.name != "reference")
         for kind, least, most, stride in knobs:
             assert (kind, least, stride) == (TILE_SIZE, 0, 1) and most > 1
             for value in (-1, most + 1, 2**40):
-                given = {
-                    "ENGINE": (DESCRIPTOR, (engine,)),
-                    "KNOB_CHOICES": (DESCRIPTOR, (builder(KnobChoice(kind, value)),)),
-                }
-                refuses(
-                    NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, builder.filled(CONFIG, given)
-                )
-            config = config_of(builder, engine, KnobChoice(kind, most))
-            read = builder.get(config, CONFIG, "KNOB_CHOICES", DESCRIPTOR)
-            assert builder.get(read[0], Kind.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "KNOB_VALUE", INT64) == (most,)
-            builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
+                unfinished(CONFIG, chosen(engine, plans(parts.KnobChoice(kind, value))), NOT_SUPPORTED, "c11")
+            config = plans.config(engine, parts.KnobChoice(kind, most))
+            read = plans.get(config, CONFIG, "KNOB_CHOICES", DESCRIPTOR)
+            assert plans.get(read[0], Kind.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "KNOB_VALUE", INT64) == (most,)
+            plans.finalized(PLAN, plans.of_config(config))
     assert bool(found) == (handle.backend.name != "reference")
 
 
-@shows(
-    *of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09", "c11"),
-    *of("ENGINECFG", "c11"),
-    "cudnnBackendFinalize/c06",
-)
+@shows("CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR/c01 c03-c05 c07 c09 c11", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c11", "cudnnBackendFinalize/c06")  # fmt: skip
 @pytest.mark.parametrize("solvers", [0, 1, 2, 7])
-def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, monkeypatch, solvers):
+def test_the_knob_has_a_value_for_each_solver(cudnn, handle, plans, unfinished, monkeypatch, solvers):
     """A knob exists where a backend has several solvers; its additional value leaves the choice to the engine."""
     asked = []
     monkeypatch.setattr(
         handle.backend, "graph_solvers", lambda graph: asked.append(graph) or tuple("abcdefg"[:solvers])
     )
-    made = graph_of(builder, handle, *GRAPHS["forward"])
-    engine = engine_of(builder, made, 1)
+    made = plans.graph(*GRAPHS["forward"])
+    engine = plans.engine(made, 1)
     assert {(graph.engine, graph.choice) for graph in asked} == {(1, 0)}
-    assert knob_infos(cudnn, builder, engine) == ([(TILE_SIZE, 0, solvers, 1)] if solvers > 1 else [])
+    assert knob_infos(cudnn, plans, engine) == ([(TILE_SIZE, 0, solvers, 1)] if solvers > 1 else [])
 
-    def configuration(*chosen):
-        choices = [builder(KnobChoice(kind, value)) for kind, value in chosen]
-        return builder.filled(CONFIG, {"ENGINE": (DESCRIPTOR, (engine,)), "KNOB_CHOICES": (DESCRIPTOR, choices)})
+    def configuration(*choices):
+        return chosen(engine, *(plans(parts.KnobChoice(kind, value)) for kind, value in choices))
 
     able = range(solvers + 1) if solvers > 1 else ()
     for value in set(able) & {0, 1, solvers - 1, solvers}:
-        cudnn.cudnnBackendFinalize(configuration((TILE_SIZE, value)))
+        plans.finalized(CONFIG, configuration((TILE_SIZE, value)))
     wrong = [(TILE_SIZE, value) for value in (-1, 0, 1, solvers - 1, solvers, solvers + 1) if value not in able]
     for choice in [*wrong, *((kind, 0) for kind in list(cudnnBackendKnobType_t)[:-1] if kind != TILE_SIZE)]:
-        refuses(NOT_SUPPORTED, of("ENGINECFG", "c11")[0], cudnn.cudnnBackendFinalize, configuration(choice))
+        unfinished(CONFIG, configuration(choice), NOT_SUPPORTED, "c11")
     if able:
-        twice = configuration((TILE_SIZE, 0), (TILE_SIZE, 1))
-        refuses(BAD_PARAM, "cudnnBackendFinalize/c06", cudnn.cudnnBackendFinalize, twice)
+        unfinished(CONFIG, configuration((TILE_SIZE, 0), (TILE_SIZE, 1)), BAD_PARAM, "cudnnBackendFinalize/c06")
 
 
 @shows("cudnnBackendKnobType_t/c03", *of("ENGINECFG", "c01"))
