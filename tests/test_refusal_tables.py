@@ -64,6 +64,11 @@ def test_a_parameter_may_have_its_own_need(table):
         case(foreign, lambda *call, unchanged: calls.append(call), "seldom")
 
 
+def test_values_in_turn_may_be_in_their_ids(table):
+    case = read(table('case = { of = "set", "c07 BAD_PARAM" = [{ id = "mode-*", each.mode = [-1, 9] }] }'))["case"]
+    assert {name: row.refused["mode"] for name, (row,) in case.rows.items()} == {"mode--1": -1, "mode-9": 9}
+
+
 @pytest.mark.parametrize("change, said", [
     ("{ coef = 1.0 }", "changes nothing of the accepted call"),
     ("{ coefficient = 1.0 }", "cudnnSetActivationDescriptor has no argument coefficient"),

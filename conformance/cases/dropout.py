@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.operations import DropoutBackward, DropoutForward, TensorSpec
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NHWC
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.calls.descriptors import made
@@ -345,24 +345,6 @@ def test_parts_of_octets(chain, data_type, count):
     chain(forward(0.2, x), before=states(2**64 - 1, 2**32 - 2))
 
 
-# x is NHWC and y packed, by tiles or by warps. The last pair has equal strides but different element positions.
-RESHAPED = {
-    "channels": (TensorSpec.packed(FLOAT, (3, 16, 9), NHWC), TensorSpec.packed(FLOAT, (1, 432, 1, 1))),
-    "pixels": (TensorSpec.packed(FLOAT, (1, 32, 64, 2), NHWC), TensorSpec.packed(FLOAT, (1, 64, 64, 1), NHWC)),
-    "strides": (TensorSpec(FLOAT, (2, 3, 4), (16, 5, 1)), TensorSpec(FLOAT, (3, 2, 4), (16, 5, 1))),
-}
-
-
-@shows("cudnnDropoutForward/c02", "cudnnDropoutBackward/c02")
-@pytest.mark.ours
-@pytest.mark.parametrize("which", RESHAPED)
-def test_other_dimensions_of_as_many_elements(chain, which):
-    """Elements correspond in row-major order in both directions, whatever the layouts."""
-    x, y = RESHAPED[which]
-    chain(forward(0.4, x, y), backward(0.4, y, x), before=states())
-    chain(forward(0.4, y, x), backward(0.4, x, y), before=states())
-
-
 @shows("cudnnDropoutForward/c01")
 @pytest.mark.ours
 def test_calls_beyond_words(chain):
@@ -370,27 +352,6 @@ def test_calls_beyond_words(chain):
     for calls in (2**32 - 1, 2**64 - 1):
         steps = [Step(forward(), {"x": f"x{i}", "y": f"y{i}", "reserveSpace": f"r{i}"}) for i in range(3)]
         chain(*steps, before=states(SEED, calls))
-
-
-@shows("cudnnDropoutForward/c13", "cudnnDropoutBackward/c10")
-@pytest.mark.ours
-@pytest.mark.parametrize("layout", ["nchw", "gaps", "nhwc"])
-def test_in_place(chain, layout):
-    spec = laid_out(FLOAT, DIMS, layout)
-    chain(
-        Step(forward(0.5, spec), {"y": "x"}, "special"),
-        Step(backward(0.5, spec), {"dx": "dy"}, "special"),
-        before=states(),
-    )
-
-
-@shows("cudnnDropoutForward/c01")
-@pytest.mark.ours
-@pytest.mark.parametrize("probability", [0.0, 1e-30, 2**-32])
-@by_type
-def test_extreme_probabilities(chain, data_type, probability):
-    spec = TensorSpec.packed(data_type, DIMS)
-    chain(forward(probability, spec), backward(probability, spec), before=states())
 
 
 @shows("cudnnDropoutForward/c01 c02")

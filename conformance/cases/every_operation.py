@@ -18,7 +18,7 @@ from dualdnn.api.operations import Operation, parse
 from dualdnn.api.operations.specs import TensorSpec
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.trial import POISON, prepare
 from dualdnn.reference import implemented, judge
 from dualdnn.reference.precision import PRECISION
@@ -106,10 +106,9 @@ def test_there_is_a_sample_of_every_operation():
 
 @shows("cudnnStatus_t/c05")
 @samples
-def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
+@needs("is_python", "C has no memory that is known to be read-only")
+def test_what_is_written_is_not_read_only(caller, refuses, sample):
     """Read-only outputs, indices and workspaces are refused; the same memory serves the inputs."""
-    if not subject.is_python:
-        pytest.skip("C has no memory that is known to be read-only")
     operation = ready(caller, sample)
     memory = prepare(operation, "normal", 0)
     written = {*operation.outputs, *operation.raw}
@@ -127,10 +126,9 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
 
 @shows("cudnnStatus_t/c05")
 @samples
-def test_operands_begin_at_elements(subject, caller, refuses, sample):
+@needs("cites_clauses", "the document names no alignment, and a fault on a GPU ends the process's work there")
+def test_operands_begin_at_elements(caller, refuses, sample):
     """Any address aligned to an element is accepted, and every other refused; workspaces begin anywhere."""
-    if not subject.cites_clauses:
-        pytest.skip("the document names no alignment, and a fault on a GPU ends the process's work there")
     operation = ready(caller, sample)
     memory, absent = present(operation)
     for shifted in memory:
@@ -152,10 +150,9 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
 
 @shows("cudnnStatus_t/c05")
 @samples
-def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, sample):
+@needs("cites_clauses", "what a foreign library makes of shared memory is not determined")
+def test_outputs_share_no_part_of_another_operand(caller, refuses, sample):
     """An output that overlaps part of another operand is refused; adjacent operands in one buffer are right."""
-    if not subject.cites_clauses:
-        pytest.skip("what a foreign library makes of shared memory is not determined")
     operation = ready(caller, sample)
     memory, absent = present(operation)
     ((pair, clause),) = TABLE["shared_memory"].get(sample.split("-")[0], {"": ""}).items()
@@ -189,10 +186,9 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
 
 @shows("cudnnStatus_t/c05")
 @samples
-def test_factors_are_real_numbers(subject, caller, refuses, sample):
+@needs("is_python", "C has no types of numbers at run time")
+def test_factors_are_real_numbers(caller, refuses, sample):
     """A complex factor is refused, also right after a call with the real number that it equals."""
-    if not subject.is_python:
-        pytest.skip("C has no types of numbers at run time")
     operation = ready(caller, sample)
     factors = [name for name in ("alpha", "alpha1", "alpha2", "beta", "value") if hasattr(operation, name)]
     memory = prepare(operation, "normal", 0)
@@ -228,10 +224,9 @@ def test_infinite_operands(trial, caller, sample):
 
 @shows("cudnnStatus_t/c05", *(clause for clauses in TABLE["short_memory"].values() for clause in clauses.values()))
 @samples
-def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
+@needs("knows_sizes", "a foreign library cannot know the sizes of buffers")
+def test_memory_that_is_short_by_a_byte(caller, refuses, sample):
     """Memory of an operand that is a byte too short is refused, and all memory stays as it was."""
-    if not subject.knows_sizes:
-        pytest.skip("a foreign library cannot know the sizes of buffers")
     operation = ready(caller, sample)
     memory, absent = present(operation)
     for name in (name for name in memory if operation.min_bytes(name)):

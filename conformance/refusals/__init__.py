@@ -14,7 +14,8 @@ A change names fields of the operation or arguments of the function, and fields 
 it was, and a name may be several, "x dx". A descriptor may be ``fresh``, or ``destroyed`` after it was made as in the accepted call.
 ``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument several values in turn, and ``null``
 names arguments that are NULL in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is
-then refused. A change that has an ``id`` belongs to the case with that parameter, one with an ``of``, ``aliases`` or ``needs`` has its own.
+then refused. A change that has an ``id`` belongs to the case with that parameter, in which * is the value of ``each``; one with an ``of``,
+``aliases`` or ``needs`` has its own.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ def _each(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield change
         return
     ((name, values),) = change["each"].items()
-    yield from ({**change, name: value} for value in values)
+    for value in values:
+        named = {"id": change["id"].replace("*", str(value))} if "id" in change else {}
+        yield {**change, **named, name: value}
 
 
 def named(call: Call) -> str:

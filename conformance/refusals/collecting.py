@@ -22,6 +22,7 @@ from . import DESTROYED, FOLDER, FRESH, REASONS, Call, Case, Refusal, named, rea
 # Each type of descriptor has a getter, and the numbers of elements that it is asked for.
 GETTERS: dict[str, tuple[Any, ...]] = {
     "cudnnActivationDescriptor_t": ("cudnnGetActivationDescriptor",),
+    "cudnnCTCLossDescriptor_t": ("cudnnGetCTCLossDescriptor_v8",),
     "cudnnConvolutionDescriptor_t": ("cudnnGetConvolutionNdDescriptor", 6),
     "cudnnFilterDescriptor_t": ("cudnnGetFilterNdDescriptor", 8),
     "cudnnLRNDescriptor_t": ("cudnnGetLRNDescriptor",),

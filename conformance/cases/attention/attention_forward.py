@@ -11,7 +11,7 @@ from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqD
 from dualdnn.api.operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.trial import Called, prepare
 
 FORWARD = "cudnnMultiHeadAttnForward"
@@ -91,11 +91,7 @@ def test_padding_is_not_read(trial, o):
     operation = forward(attn, lengths=(4, 3, 4, 2), key_lengths=(5, 3), low=(0, 0, 1, 1), high=(5, 1, 4, 2))
     before = prepare(operation, "normal", 0)
     for name in ("queries", "keys", "values"):
-        spec = getattr(operation, name)
-        array = before[name].view(np.float32).reshape(spec.dims)
-        lengths = np.reshape(spec.lengths, spec.dims[1:3])
-        for index in np.argwhere(np.arange(spec.dims[0])[:, None, None] >= lengths):
-            array[tuple(index)] = (np.nan, np.inf)[index[0] % 2]
+        fill_padding(before, operation, name)
     trial(operation, before=before)
 
 
@@ -171,7 +167,7 @@ def test_infinite_values_that_have_no_weight(trial, data_type):
         trial(operation, before=before)
 
 
-@shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
+@shows(f"{FORWARD}/c01 c11 c16")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(trial, name):
     """NaN in padding changes no query, and NaN in a full tile only the queries whose windows cover it."""
@@ -254,7 +250,7 @@ def test_factors_keep_eleven_bits(trial):
 # --- refusals ---
 
 
-@shows(f"{FORWARD}/c05", f"{FORWARD}/c06", f"{FORWARD}/c36")
+@shows(f"{FORWARD}/c05 c06 c36")
 def test_spaces(subject, caller, refuses):
     """Half a reserve space, and spaces that are a byte too small, are refused."""
     inference, training = (Called(caller, forward(trains=trains)) for trains in (False, True))
@@ -270,9 +266,8 @@ def test_spaces(subject, caller, refuses):
 
 @shows("cudnnGetMultiHeadAttnBuffers/c05")
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
-def test_spaces_begin_at_16_bytes(subject, caller, refuses):
-    if not subject.cites_clauses:
-        pytest.skip("a fault on a GPU ends the process's work there")
+@needs("cites_clauses", "a fault on a GPU ends the process's work there")
+def test_spaces_begin_at_16_bytes(caller, refuses):
     call = Called(caller, forward(trains=True))
     for name in ("workSpace", "reserveSpace"):
         size = call.arguments[f"{name}SizeInBytes"]

@@ -5,16 +5,14 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import cudnnLossNormalizationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT
-from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
 
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
 NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
 SETTERS = ("cudnnSetCTCLossDescriptor", "cudnnSetCTCLossDescriptorEx", "cudnnSetCTCLossDescriptor_v8")
 ARGUMENTS = {setter: count for setter, count in zip(SETTERS, (1, 3, 4), strict=True)}
-REFUSED = {setter: f"{setter}/{clause}" for setter, clause in zip(SETTERS, ("c04", "c07", "c08"), strict=True)}
 GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # A fresh descriptor has other values.
 FRESH = (FLOAT, NONE, NOT_PROPAGATE, 0)
 
@@ -56,16 +54,6 @@ def test_destroy_of_null(cudnn):
     cudnn.cudnnDestroyCTCLossDescriptor(None)
 
 
-@shows("cudnnDestroyCTCLossDescriptor/c01")
-@pytest.mark.parametrize("setter", SETTERS)
-def test_destroyed_is_refused(subject, cudnn, refuses, setter):
-    if not subject.survives_stray_pointers:
-        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
-    descriptor = cudnn.cudnnCreateCTCLossDescriptor()
-    cudnn.cudnnDestroyCTCLossDescriptor(descriptor)
-    refuses(BAD_PARAM, REFUSED[setter], getattr(cudnn, setter), descriptor, *GOOD[: ARGUMENTS[setter]])
-
-
 @shows("cudnnCreateCTCLossDescriptor/c01")
 def test_fresh_reads_as_zeros(cudnn, fresh):
     assert read(cudnn, fresh) == FRESH
@@ -98,28 +86,3 @@ def test_short_setter_is_the_extended_one(cudnn, fresh, compute_type):
                 fill(cudnn, SETTERS[2], fresh, *earlier)
             fill(cudnn, setter, fresh, compute_type, NONE, NOT_PROPAGATE)
             assert read(cudnn, fresh) == (compute_type, NONE, NOT_PROPAGATE, 0)
-
-
-def stays(subject, cudnn, refuses, descriptor, setter, *values):
-    """Check that the setting is refused, and that our refused calls leave the descriptor as it was."""
-    fill(cudnn, SETTERS[2], descriptor, *GOOD)
-    refuses(BAD_PARAM, REFUSED[setter], getattr(cudnn, setter), descriptor, *values[: ARGUMENTS[setter]])
-    if subject.cites_clauses:
-        assert read(cudnn, descriptor) == GOOD
-
-
-@shows(*REFUSED.values())
-@pytest.mark.parametrize("value", [-1, 99, *(t for t in cudnnDataType_t if t not in (FLOAT, DOUBLE))],
-                         ids=lambda v: getattr(v, "name", str(v)))  # fmt: skip
-@pytest.mark.parametrize("setter", SETTERS)
-def test_compute_types(subject, cudnn, fresh, refuses, setter, value):
-    """Invalid data types, and types without arithmetic, are refused."""
-    stays(subject, cudnn, refuses, fresh, setter, value, *GOOD[1:])
-
-
-@shows("cudnnSetCTCLossDescriptorEx/c07", "cudnnSetCTCLossDescriptor_v8/c08")
-@pytest.mark.parametrize("value", [-1, 2, 2**31 - 1])
-@pytest.mark.parametrize("setter", SETTERS[1:])
-def test_unknown_modes(subject, cudnn, fresh, refuses, setter, value):
-    stays(subject, cudnn, refuses, fresh, setter, FLOAT, value, PROPAGATE, 33)
-    stays(subject, cudnn, refuses, fresh, setter, FLOAT, SOFTMAX, value, 33)

@@ -15,7 +15,7 @@ from dualdnn.api.operations.specs import FLOAT, INT32
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import laid_out
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.trial import Called, prepare
 
 DETERMINISTIC, OTHER = cudnnCTCLossAlgo_t
@@ -111,7 +111,7 @@ def test_labels_of_the_device(judged, mode, algo):
         judged(device(longest=longest, mode=mode, algo=algo), before=before)
 
 
-@shows(f"{HOST}/c01", f"{HOST}/c05", f"{HOST}/c09")
+@shows(f"{HOST}/c01 c05 c09")
 def test_all_labels_together_are_certain(caller):
     """The probabilities of all label sequences of three time steps add up to one."""
     every = [labels for length in range(4) for labels in product((1, 2), repeat=length)]
@@ -217,12 +217,11 @@ def test_the_same_again(caller, call, algo):
     assert len(found) == 1
 
 
-@shows(f"{DEVICE}/c08", f"{DEVICE}/c09", f"{DEVICE}/c10")
+@shows(f"{DEVICE}/c08-c10")
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
-def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
+@needs("cites_clauses", "what a foreign library reads then is not determined")
+def test_lists_of_the_device_are_not_trusted(judged, nan):
     """A sequence with an invalid label (such as the blank) or length counts as one without an alignment."""
-    if not subject.cites_clauses:
-        pytest.skip("what a foreign library reads then is not determined")
     labels = (1, 2, 3, 3, 2, 0, 3, 4, 1, 2**31 - 1, 2, 1, 3)
     label_lengths, input_lengths = (4, 2, -1, 1, 2, 2, 1, 1, 1), (6, 6, 6, 6, 6, 6, 7, -1, 6)
     before = lists(labels, label_lengths, input_lengths, 27)
@@ -230,10 +229,9 @@ def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
 
 
 @shows(f"{DEVICE}/c08", f"{DEVICE}/c09")
-def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
+@needs("knows_sizes", "a foreign library is not told how large memory is")
+def test_labels_have_the_memory_that_their_lengths_say(caller):
     """The list of labels may be shorter than maxLabelLength for each sequence, empty, or end within a label."""
-    if not subject.knows_sizes:
-        pytest.skip("a foreign library is not told how large memory is")
     for lengths in ((2, 0, 1), (0, 0, 0)):
         found = []
         for room in (sum(lengths), 12):
@@ -270,10 +268,9 @@ def test_workspaces(subject, caller, refuses, call, algo):
 
 @shows(f"{HOST}/c09", f"{DEVICE}/c11")
 @calls
-def test_a_descriptor_without_gradients(subject, caller, call):
+@needs("survives_stray_pointers", "a fault on a GPU ends the process's work there")
+def test_a_descriptor_without_gradients(caller, call):
     """NULL gradients are not computed, even if they are described: the costs are the same."""
-    if not subject.survives_stray_pointers:
-        pytest.skip("a fault on a GPU ends the process's work there")
     operation = sized(caller, CALLS[call]())
     buffers = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "positive", 0).items()}
     costs = []
