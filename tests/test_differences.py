@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dualdnn.api import cudnn
-from dualdnn.conformance.cases import recorded_calls
 from dualdnn.conformance.differences import DIFFERENCES, Disagreement, difference_for, explanation_of
 from dualdnn.conformance.differences.occurrences import FOLDER, difference_of_case, explained, named_for, unseen, what
-from dualdnn.conformance.recorded import Record, Recording
+from dualdnn.conformance.recorded import Record, Recording, grouping
 from dualdnn.conformance.recorded.judging import AGREES, OUTPUTS, RESULT, STATUS, examine
 from dualdnn.conformance.recorded.recorder import Recorder
 from dualdnn.conformance.recorded.replay import Replayer
@@ -160,8 +159,8 @@ def test_what_a_failure_says_of_calls():
 
 
 def packaged_finding(name: str):
-    subject = recorded_calls.open_subject("recorded")
-    key = next(key for key, (difference, _) in recorded_calls.named().failures.items() if difference == name)
+    subject = grouping.open_subject("recorded")
+    key = next(key for key, (difference, _) in grouping.named().failures.items() if difference == name)
     wanted = key.split(" ")
     calls = [
         (recording, record)
@@ -176,22 +175,22 @@ def packaged_finding(name: str):
 def test_a_packaged_record_that_is_not_named_is_no_difference():
     recording, record = packaged_finding("V-arithmetic-rank")
     finding, _ = found(record)
-    assert recorded_calls.explained(finding, [(recording, record)]).id == "V-arithmetic-rank"
+    assert grouping.explained(finding, [(recording, record)]).id == "V-arithmetic-rank"
     other = replace(record, id="another")
     finding, _ = found(other)
     assert explanation_of(finding).id == "V-arithmetic-rank"
-    assert recorded_calls.explained(finding, [(recording, other)]) is None
+    assert grouping.explained(finding, [(recording, other)]) is None
 
 
 def test_how_named_and_found_records_differ_is_told():
     difference = DIFFERENCES[0]
-    text = recorded_calls.contradiction(difference, {"r 1": "a", "r 2": "b"}, {"r 2": "c", "r 3": "d"})
+    text = grouping.contradiction(difference, {"r 1": "a", "r 2": "b"}, {"r 2": "c", "r 3": "d"})
     assert "r 1: a, which is not named" in text and "r 3: d no longer occurs" in text and "r 2: b, not c" in text
 
 
 def test_the_packaged_list_has_every_rule_that_applies():
-    assert named_for(recorded_calls.PACKAGED).families >= {"cudnn_9_19_tensors", "cudnn_9_19_convolution"}
-    assert "V-fold-default" not in {name for name, _ in recorded_calls.named().failures.values()}
+    assert named_for(grouping.PACKAGED).families >= {"cudnn_9_19_tensors", "cudnn_9_19_convolution"}
+    assert "V-fold-default" not in {name for name, _ in grouping.named().failures.values()}
 
 
 def test_nan_in_a_result_agrees_with_itself():

@@ -123,7 +123,7 @@ def explained(case: str, subject: str, suspicions: Iterable[str]) -> list[str]:
 def unseen(subject: str, computes: bool, cases: Iterable[str]) -> list[str]:
     """Return the cases that a subject's list names and that a whole run did not have.
 
-    The list of recorded calls names calls; cases/recorded_calls.py looks for these itself.
+    The list of recorded calls names calls; recorded/grouping.py looks for these itself.
     """
     named = named_for(subject)
     if named is None or named.computes != computes:
@@ -165,7 +165,7 @@ def write_from_reports(paths: Iterable[Path]) -> list[Path]:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["recorded"]:
-        from ..cases.recorded_calls import write_occurrences
+        from ..recorded.grouping import write_occurrences
 
         print(write_occurrences())
     else:

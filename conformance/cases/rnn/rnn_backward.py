@@ -75,7 +75,7 @@ def test_gates_of_many_units(chain, handle):
     chain(*training(spec, lengths=(3, 3, 3, 2, 2, 1, 0, 3))[:2])
 
 
-@shows(f"{DATA}/c48", f"{WEIGHTS}/c20", f"{DATA}/c49", f"{WEIGHTS}/c21")
+@shows(f"{DATA}/c48 c49", f"{WEIGHTS}/c20 c21")
 @pytest.mark.parametrize("algo", [rnn.STATIC, rnn.DYNAMIC], ids=label)
 def test_persistent_algorithms(chain, refused, algo):
     chain(*training(network(rnn.LSTM, algo=algo), lengths=(3, 3)))
@@ -114,7 +114,7 @@ def test_hidden_states_without_projection(caller, refuses):
         refuses(BAD_PARAM, f"{DATA}/c53", call, hDesc=caller.tensor(spec))
 
 
-@shows(*(f"{WEIGHTS}/c{i:02}" for i in (6, 7, 14, 22, 23, 24, 25)))
+@shows(f"{WEIGHTS}/c06 c07 c14 c22-c25")
 def test_wrong_arguments_of_weights(subject, caller, refuses):
     *_, operation = training(network(projected=3))
     call = Called(caller, sized(caller, operation))

@@ -44,7 +44,7 @@ def test_requested_lengths(cudnn, requested):
     assert tuple(found[5]) == (4, 0, 2)[:requested] and found[2] == 4
 
 
-@shows(f"{SET}/c02", f"{SET}/c04", f"{SET}/c05", f"{SET}/c09")
+@shows(f"{SET}/c02 c04 c05 c09")
 def test_packed_and_padded(cudnn, refuses):
     """Padding counts in maxSeqLength of unpacked sequences only; the setter takes any order of lengths."""
     assert cudnn.cudnnGetRNNDataDescriptor(descriptor(cudnn, lengths=(1, 3, 2)), 3)[2] == 4

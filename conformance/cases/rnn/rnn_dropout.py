@@ -11,11 +11,11 @@ import pytest
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import Caller, roomy
+from dualdnn.conformance.calls.rnn_before_8 import LegacyCaller
 from dualdnn.conformance.cases.dropout import SEED, Layer, states
 from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_backward import training
 from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
-from dualdnn.conformance.cases.rnn.rnn_legacy import LegacyCaller
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step
 
@@ -74,7 +74,7 @@ class Relay:
 generations = pytest.mark.parametrize("legacy", [False, True], ids=["v8", "legacy"])
 
 
-@shows(f"{V8}/c27", f"{V8}/c28", f"{V6}/c05", "cudnnDropoutForward/c02")
+@shows(f"{V8}/c27 c28", f"{V6}/c05", "cudnnDropoutForward/c02")
 @generations
 def test_mask_between_layers(cudnn, handle, legacy):
     """Dropout acts between two layers in training alone. The gradients use the mask of the forward call, not of the

@@ -44,9 +44,7 @@ def label(value):
     return getattr(value, "name", None) or str(value)
 
 
-@shows(
-    "cudnnRNNForward/c12 c14 c19 c22", "cudnnSetRNNDataDescriptor/c03 c06 c07 c10-c12", "cudnnSetRNNDescriptor_v8/c30"
-)
+@shows(f"{NAME}/c12 c14 c19 c22", "cudnnSetRNNDataDescriptor/c03 c06 c07 c10-c12", "cudnnSetRNNDescriptor_v8/c30")
 @pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
 @pytest.mark.parametrize("fill", [None, -1.5])
 def test_layouts(trial, layout, fill):

@@ -9,11 +9,12 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.descriptors import made
+from dualdnn.conformance.calls.rnn_before_8 import LegacyCaller
 from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_backward import training
 from dualdnn.conformance.cases.rnn.rnn_descriptors import describe_v6
 from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward, label, network
-from dualdnn.conformance.cases.rnn.rnn_legacy import LegacyCaller, plain
+from dualdnn.conformance.cases.rnn.rnn_legacy import plain
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, Step, attempt_chain
 
@@ -29,8 +30,7 @@ def dynamic(cudnn, handle):
     return descriptor
 
 
-@shows(f"{CREATE}/c02", f"{CREATE}/c04", f"{SET}/c02", f"{SET}/c03", "cudnnDestroyPersistentRNNPlan/c02",
-       "cudnnPersistentRNNPlan_t/c02", "cudnnPersistentRNNPlan_t/c03", "cudnnRNNAlgo_t/c05", "cudnnRNNAlgo_t/c06")  # fmt: skip
+@shows(f"{CREATE}/c02 c04", f"{SET}/c02 c03", "cudnnDestroyPersistentRNNPlan/c02", "cudnnPersistentRNNPlan_t/c02 c03", "cudnnRNNAlgo_t/c05 c06")  # fmt: skip
 def test_plans_before_version_8(cudnn, handle, evidence):
     """The plan serves a training step, twice with one descriptor, and longer sequences."""
     caller = LegacyCaller(cudnn, handle, False)
