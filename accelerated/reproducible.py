@@ -17,7 +17,7 @@ from dualdnn.api.operations.backend import BATCH, RUN
 CANONICAL_IMAGES = 32  # images for which the solver is chosen that gives the order of all batches
 CANONICAL_MULTIPROCESSORS = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_120": 170}
 EMULATED_MULTIPROCESSORS = 132  # SMs that planners see on other devices
-# The sums of these operations stay within an image; the first dimension of these tensors is the batch.
+# The sums of these operations stay within an image; the first dimension of these tensors and transformers is the batch.
 IN_IMAGES = {
     "ConvolutionForward": ("x", "y"),
     "ConvolutionBiasActivationForward": ("x", "z", "y"),
@@ -32,6 +32,10 @@ IN_IMAGES = {
     "LRNCrossChannelBackward": ("y", "dy", "x", "dx"),
     "BatchNormalizationForwardInference": ("x", "y"),
     "NormalizationForwardInference": ("x", "z", "y"),
+    "SpatialTfGridGeneratorForward": ("transformer",),
+    "SpatialTfGridGeneratorBackward": ("transformer",),
+    "SpatialTfSamplerForward": ("transformer", "x", "y"),
+    "SpatialTfSamplerBackward": ("transformer", "x", "dx", "dy"),
 }
 # These operations mix the images of a batch by definition, so level BATCH refuses them.
 OVER_IMAGES = (
@@ -113,10 +117,12 @@ def canonical_operation(operation: Any) -> Any:
     return replace(operation, **{name: _canonical(getattr(operation, name)) for name in names}) if names else operation
 
 
-def _canonical(tensor: TensorSpec) -> TensorSpec:
-    extents = zip(tensor.storage_dims[1:], tensor.strides[1:], strict=True)
-    image = max(extent * stride for extent, stride in extents)
-    return replace(tensor, dims=(CANONICAL_IMAGES, *tensor.dims[1:]), strides=(image, *tensor.strides[1:]))
+def _canonical(spec: Any) -> Any:
+    dims = (CANONICAL_IMAGES, *spec.dims[1:])
+    if not isinstance(spec, TensorSpec):
+        return replace(spec, dims=dims)
+    image = max(extent * stride for extent, stride in zip(spec.storage_dims[1:], spec.strides[1:], strict=True))
+    return replace(spec, dims=dims, strides=(image, *spec.strides[1:]))
 
 
 def require_level(operation: Any, reproducible: str) -> None:

@@ -11,16 +11,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from dualdnn.accelerated.reproducible import IN_IMAGES
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, forcing
-from dualdnn.api import cudnn as api
-from dualdnn.api import operations as ops
-from dualdnn.api.operations import Operation, TensorSpec
-from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.operations import CTCLoss, Operation, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
 
 from .calls import Caller, sized
 from .solvers import divided_among
@@ -34,118 +33,29 @@ RECORDED = Path(__file__).with_name("reproducible.json")
 HASHED = ("forward-ALGO_IMPLICIT", "data-", "bias-", "pooling-")  # operations without library functions
 
 
-FORWARD, DATA = api.cudnnConvolutionFwdAlgo_t, api.cudnnConvolutionBwdDataAlgo_t
-FILTER = api.cudnnConvolutionBwdFilterAlgo_t
-CORRELATION = api.CUDNN_CROSS_CORRELATION
-DEFAULT, FMA = api.CUDNN_DEFAULT_MATH, api.CUDNN_FMA_MATH
-LAYOUTS = {"tf32-nchw": (FLOAT, NCHW, DEFAULT), "fma-nchw": (FLOAT, NCHW, FMA), "half-nhwc": (HALF, NHWC, DEFAULT)}
-# Each shape has channels, filters, extent, window, stride and groups; "first" is a first layer, "each" is depthwise.
-SHAPES = {
-    "3x3": (16, 40, 6, 3, 1, 1),
-    "1x1": (64, 24, 5, 1, 1, 1),
-    "first": (3, 16, 9, 3, 2, 1),
-    "each": (8, 8, 6, 3, 1, 8),
-}
+def with_images(operation: Any, images: int, first: int = 0) -> Any:
+    """Return the operation for a number of images, from one on where it names data of each image."""
+    if isinstance(operation, CTCLoss):
+        return _with_sequences(operation, slice(first, first + images))
 
-
-def convolution(kind: Any, algo: Any, layout: str, shape: str, images: int = 2) -> Any:
-    """Return a convolution or one of its gradients."""
-    (data_type, order, math), (channels, filters, extent, window, stride, groups) = LAYOUTS[layout], SHAPES[shape]
-    padding, out = window // 2, (extent + 2 * (window // 2) - window) // stride + 1
-    described = ops.ConvolutionSpec(
-        CORRELATION, FLOAT, (padding,) * 2, (stride,) * 2, (1, 1), groups, math, api.cudnnReorderType_t(0)
-    )
-    x = ops.TensorSpec.packed(data_type, (images, channels, extent, extent), order)
-    y = ops.TensorSpec.packed(data_type, (images, filters, out, out), order)
-    w = ops.FilterSpec(data_type, order, (filters, channels // groups, window, window))
-    operands = {
-        ops.ConvolutionForward: (x, w, y),
-        ops.ConvolutionBackwardData: (w, y, x),
-        ops.ConvolutionBackwardFilter: (x, y, w),
-    }
-    return kind(described, algo, 0, 1.0, 0.0, *operands[kind])
-
-
-def _within_images() -> dict[str, Any]:
-    """Return operations that sum within one image."""
-    found: dict[str, Any] = {}
-    for layout, (data_type, order, _) in LAYOUTS.items():
-        for shape in SHAPES:
-            for algo in (FORWARD(0), FORWARD(1), FORWARD(2)):
-                if algo != FORWARD(2) or order == NCHW:
-                    found[f"forward-{algo.name[22:]}-{layout}-{shape}"] = convolution(
-                        ops.ConvolutionForward, algo, layout, shape
-                    )
-            for gradient in (DATA(0), DATA(1)):
-                if gradient != DATA(0) or order == NCHW:
-                    found[f"data-{gradient.name[27:]}-{layout}-{shape}"] = convolution(
-                        ops.ConvolutionBackwardData, gradient, layout, shape
-                    )
-        if layout == "tf32-nchw":
-            continue
-        for channels, extent in ((24, 7), (300, 1)):
-            x = ops.TensorSpec.packed(data_type, (2, channels, extent, extent), order)
-            what = f"{layout}-{channels}x{extent}"
-            for mode in api.cudnnSoftmaxMode_t:
-                given = (api.CUDNN_SOFTMAX_ACCURATE, mode, 1.0, 0.0)
-                found[f"softmax-{mode.name[19:]}-{what}"] = ops.SoftmaxForward(*given, x, x)
-                found[f"softmax-gradient-{mode.name[19:]}-{what}"] = ops.SoftmaxBackward(*given, x, x, x)
-        x, y = (ops.TensorSpec.packed(data_type, (2, 24, extent, extent), order) for extent in (8, 4))
-        for pools in (
-            api.CUDNN_POOLING_MAX,
-            api.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
-        ):
-            pooling = ops.PoolingSpec(pools, api.cudnnNanPropagation_t(0), (3, 3), (1, 1), (2, 2))
-            found[f"pooling-{pools.value}-{layout}"] = ops.PoolingForward(pooling, 1.0, 0.0, x, y)
-            found[f"pooling-gradient-{pools.value}-{layout}"] = ops.PoolingBackward(pooling, 1.0, 0.0, y, y, x, x)
-            everything = replace(pooling, window=(8, 8), padding=(0, 0), stride=(1, 1))
-            one = ops.TensorSpec.packed(data_type, (2, 24, 1, 1), order)
-            found[f"pooling-{pools.value}-all-{layout}"] = ops.PoolingForward(everything, 1.0, 0.0, x, one)
-        tangent = ops.ActivationSpec(api.CUDNN_ACTIVATION_TANH, api.cudnnNanPropagation_t(0), 0.0)
-        found[f"activation-{layout}"] = ops.ActivationForward(tangent, 1.0, 0.0, x, x)
-        statistics = ops.TensorSpec.packed(FLOAT, (1, 24, 1, 1))
-        found[f"normalization-{layout}"] = ops.BatchNormalizationForwardInference(
-            SPATIAL, 1.0, 0.0, x, x, statistics, statistics, 1e-5
-        )
-    return found
-
-
-SPATIAL = api.CUDNN_BATCHNORM_SPATIAL
-WITHIN_IMAGES = _within_images()
-
-
-def _over_images() -> dict[str, Any]:
-    """Return operations that sum over the images of a batch."""
-    found: dict[str, Any] = {}
-    for layout, (data_type, order, _) in LAYOUTS.items():
-        for shape in SHAPES:
-            for algo in (FILTER(0), FILTER(1)):
-                found[f"filter-{algo.value}-{layout}-{shape}"] = convolution(
-                    ops.ConvolutionBackwardFilter, algo, layout, shape, 9
-                )
-        x = ops.TensorSpec.packed(data_type, (9, 24, 7, 7), order)
-        statistics = ops.TensorSpec.packed(FLOAT, (1, 24, 1, 1))
-        found[f"bias-{layout}"] = ops.ConvolutionBackwardBias(
-            1.0, 0.0, x, ops.TensorSpec.packed(data_type, (1, 24, 1, 1), order)
-        )
-        found[f"training-{layout}"] = ops.BatchNormalizationForwardTraining(
-            SPATIAL, 1.0, 0.0, x, x, statistics, statistics, 1.0, None, 1e-5, None
-        )
-    return found
-
-
-OVER_IMAGES = _over_images()
-
-
-def with_images(operation: Any, images: int) -> Any:
-    """Return the operation for another number of images."""
-
-    def resized(spec: TensorSpec) -> TensorSpec:
+    def resized(spec: Any) -> Any:
         return replace(spec, dims=(images, *spec.dims[1:]))
 
     return replace(
         operation, **{name: resized(getattr(operation, name)) for name in IN_IMAGES[type(operation).__name__]}
     )
+
+
+def _with_sequences(operation: CTCLoss, chosen: slice) -> CTCLoss:
+    """Return the loss of some sequences of a loss."""
+    lengths = operation.hostLabelLengths
+    labels = operation.hostLabels[sum(lengths[: chosen.start]) : sum(lengths[: chosen.stop])]
+    times, _, classes = operation.probs.dims
+    probs = TensorSpec.packed(FLOAT, (times, len(lengths[chosen]), classes))
+    return replace(
+        operation, hostLabels=labels, hostLabelLengths=lengths[chosen], probs=probs, gradients=probs,
+        hostInputLengths=operation.hostInputLengths[chosen], costs=TensorSpec(FLOAT, (len(lengths[chosen]),), (1,)),
+    )  # fmt: skip
 
 
 def results(caller: Caller, operation: Operation, memory: dict[str, Array]) -> dict[str, Array]:
@@ -189,22 +99,31 @@ def memory_of(operation: Operation, seed: int = 0) -> dict[str, Array]:
 
 def of_batches(caller: Caller, operation: Any) -> list[str]:
     """Return which images of BATCHES have other bits than in the first batch that has them."""
-    names = IN_IMAGES[type(operation).__name__]
-    every = memory_of(with_images(operation, IMAGES))
+    whole = with_images(operation, IMAGES)
+    every = memory_of(whole)
     seen: dict[tuple[str, int], bytes] = {}
     wrong = []
     for first, images in BATCHES:
-        batch = with_images(operation, images)
-        memory = {name: _images(every[name], first, images) if name in names else every[name] for name in every}
+        batch = with_images(operation, images, first)
+        memory = {name: _images(whole, name, content, slice(first, first + images)) for name, content in every.items()}
         for name, found in results(caller, batch, memory).items():
-            for i, image in enumerate(found.reshape(images, -1), first):
-                if seen.setdefault((name, i), image.tobytes()) != image.tobytes():
-                    wrong.append(f"{name} of image {i} in a batch of {images} from image {first} on")
+            for i in range(images):
+                image = _images(batch, name, found, slice(i, i + 1)).tobytes()
+                if seen.setdefault((name, first + i), image) != image:
+                    wrong.append(f"{name} of image {first + i} in a batch of {images} from image {first} on")
     return wrong
 
 
-def _images(content: Array, first: int, images: int) -> Array:
-    return np.ascontiguousarray(content.reshape(IMAGES, -1)[first : first + images].reshape(-1))
+def _images(operation: Any, name: str, content: Array, chosen: slice) -> Array:
+    """Return some images of an operand, or all of it where it is not divided by images."""
+    if name in operation.raw:
+        return content
+    one, two = (with_images(operation, images).tensor(name).dims for images in (1, 2))
+    axis = next((d for d, (of_one, of_two) in enumerate(zip(one, two, strict=True)) if of_one != of_two), None)
+    if axis is None:
+        return content
+    dims = operation.tensor(name).dims
+    return np.ascontiguousarray(content.reshape(prod(dims[:axis]), dims[axis], -1)[:, chosen]).reshape(-1)
 
 
 def of_multiprocessors(caller: Caller, operation: Operation) -> list[str]:
@@ -250,8 +169,12 @@ def solvers_of(caller: Caller, operation: Operation) -> Sequence[str]:
 
 def record(device: str) -> dict[str, dict[str, str]]:
     """Return the recorded hashes, with new ones of a device at level release."""
-    handle = api.cudnnCreate(backend="accelerated", device=device, reproducible="release")
-    caller = Caller(api, handle)
+    from dualdnn.api import cudnn
+
+    from .cases.reproducible import OVER_IMAGES, WITHIN_IMAGES
+
+    handle = cudnn.cudnnCreate(backend="accelerated", device=device, reproducible="release")
+    caller = Caller(cudnn, handle)
     operations = {**WITHIN_IMAGES, **OVER_IMAGES}
     found = {name: hash_of(caller, operations[name]) for name in operations if name.startswith(HASHED)}
     return recorded() | {handle.backend.planned_on.architecture: found}

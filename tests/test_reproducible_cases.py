@@ -6,6 +6,7 @@ import pytest
 from dualdnn.accelerated import reproducible, solver
 from dualdnn.accelerated.convolution.tiny import Tiny
 from dualdnn.accelerated.reproducible import Order
+from dualdnn.accelerated.spatial_transformer import plan as spatial_transformer
 from dualdnn.api import cudnn
 from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.conformance import bits
@@ -14,8 +15,8 @@ from dualdnn.conformance.cases import reproducible as cases
 from dualdnn.conformance.programs import running
 from dualdnn.conformance.report import load_clauses
 
-FORWARD = bits.convolution(ConvolutionForward, bits.FORWARD(0), "fma-nchw", "3x3")
-FILTER = bits.convolution(ConvolutionBackwardFilter, bits.FILTER(1), "fma-nchw", "3x3", 9)
+FORWARD = cases.convolution(ConvolutionForward, cases.FORWARD(0), "fma-nchw", "3x3")
+FILTER = cases.convolution(ConvolutionBackwardFilter, cases.FILTER(1), "fma-nchw", "3x3", 9)
 
 
 @pytest.fixture
@@ -35,6 +36,15 @@ def test_an_order_that_depends_on_the_batch(caller, monkeypatch):
     assert bits.of_batches(caller("batch"), FORWARD) == []
     monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
     assert bits.of_batches(caller("batch"), FORWARD)
+
+
+def test_channels_of_a_grid_that_are_divided_by_the_batch(caller, monkeypatch):
+    """One image has few pixels for several threads per pixel, six have many: a batch of 32 decides for both."""
+    operation = cases.ALONE["sampler-gradient-float-nchw-40x9"]
+    monkeypatch.setattr(spatial_transformer, "MANY_PIXELS", 200)
+    assert bits.of_batches(caller("batch"), operation) == []
+    monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
+    assert any(found.startswith("dgrid") for found in bits.of_batches(caller("batch"), operation))
 
 
 def test_an_order_that_depends_on_the_multiprocessors(caller, monkeypatch):

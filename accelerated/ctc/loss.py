@@ -13,6 +13,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import WORKSPACE_ALIGNMENT, Launch, Plan, Upload, WorkspacePlan, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
+from ..reproducible import Order
 from ..solver import Problem, Solver
 
 SOURCE = "ctc/loss.cu"
@@ -74,6 +75,7 @@ class LossSolver(Solver[CTCProblem]):
     """Serve any strides and lengths with a block per sequence and direction, then one per sequence and time step."""
 
     name = "ctc.loss"
+    fixed_order = Order("ctc")  # Neither other sequences nor the longest label change a block's sums.
 
     def workspace_bytes(self, problem: CTCProblem) -> int:
         return WORD_BYTES * problem.areas["end"] + WORKSPACE_ALIGNMENT - 1

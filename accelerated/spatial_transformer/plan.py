@@ -19,6 +19,7 @@ from dualdnn.api.operations.specs import TensorSpec
 from ..plans import SCRATCH, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import BUSY_BLOCKS, THREADS, VECTOR_BYTES, FastDivmod, blocks
+from ..reproducible import NO_SUMS, Order
 from ..solver import Problem, Solver, serve
 
 GRIDS = "spatial_transformer/grid_generator.cu"
@@ -100,6 +101,15 @@ class GridSolver(Solver[TransformerProblem]):
     def serves(self, problem: TransformerProblem) -> bool:
         return isinstance(problem.operation, (SpatialTfGridGeneratorForward, SpatialTfGridGeneratorBackward))
 
+    @staticmethod
+    def _cluster(problem: TransformerProblem) -> int:
+        """Return the blocks that divide the pixels of an image among them, for the gradient."""
+        return CLUSTER if has_clusters(problem.device) and problem.pixels >= CLUSTER_PIXELS else 1
+
+    def summation_order(self, problem: TransformerProblem) -> Order:
+        forward = isinstance(problem.operation, SpatialTfGridGeneratorForward)
+        return NO_SUMS if forward else Order(self.name, (self._cluster(problem),))
+
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         forward = isinstance(problem.operation, SpatialTfGridGeneratorForward)
         pixels = problem.pixels
@@ -118,7 +128,7 @@ class GridSolver(Solver[TransformerProblem]):
             count, operands = -(-problem.images // of_images) * of_image, ("theta", "grid")
             definitions = {"PIXELS": of_thread, "IMAGES": of_images, "CLUSTER_BLOCKS": 1}
             return [problem.launch(GRIDS, "grid_forward", operands, fields, count, **definitions)]
-        cluster = CLUSTER if has_clusters(problem.device) and pixels >= CLUSTER_PIXELS else 1
+        cluster = self._cluster(problem)
         count, operands = problem.images * cluster, ("dgrid", "dtheta")
         definitions = {"PIXELS": 1, "IMAGES": 1, "CLUSTER_BLOCKS": cluster}
         return [problem.launch(GRIDS, "grid_backward", operands, fields, count, **definitions)]
@@ -158,6 +168,12 @@ class SamplerSolver(Solver[TransformerProblem]):
     def serves(self, problem: TransformerProblem) -> bool:
         return isinstance(problem.operation, (SpatialTfSamplerForward, SpatialTfSamplerBackward))
 
+    def summation_order(self, problem: TransformerProblem) -> Order:
+        """Return the order: samples of a pixel in rounds, sorted or not, and channels among a pixel's threads."""
+        if isinstance(problem.operation, SpatialTfSamplerForward):
+            return Order(self.name)
+        return Order(self.name, (self.sorts, 1 if self._is_fused(problem) else self._threads_of_pixel(problem)[0]))
+
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         o = problem.operation
         pixels = problem.images * problem.pixels
@@ -183,14 +199,24 @@ class SamplerSolver(Solver[TransformerProblem]):
         o, channels = problem.operation, problem.channels
         if channels >= SLICES and o.x.strides[1] == o.dy.strides[1] == 1:
             return min(CHANNEL_LANES, 1 << channels.bit_length() - 1), True
-        return SLICES if channels >= SLICES and problem.images * problem.pixels < MANY_PIXELS else 1, False
+        few = problem.canonical.images * problem.pixels < MANY_PIXELS
+        return SLICES if channels >= SLICES and few else 1, False
+
+    @staticmethod
+    def _channels_of_thread(problem: TransformerProblem) -> int:
+        """Return the channels per thread in the gradient of x."""
+        most = GRADIENT_CHANNELS[-1] * 4 // max(4, problem.operation.dx.scalar_bytes)
+        return next(n for n in GRADIENT_CHANNELS if n >= min(problem.channels, most))
+
+    def _is_fused(self, problem: TransformerProblem) -> bool:
+        """Return whether the blocks of the gradient of x compute the gradient of the grid, too."""
+        return self.sorts and problem.channels == self._channels_of_thread(problem) and self._lane_width(problem) == 0
 
     def _gradients(self, problem: TransformerProblem) -> list[Launch]:
         o = problem.operation
         height, width = o.dx.dims[2:]
         tiles = [-(-size // TILE) for size in (height, width)]
-        most = GRADIENT_CHANNELS[-1] * 4 // max(4, o.dx.scalar_bytes)
-        channels = next(n for n in GRADIENT_CHANNELS if n >= min(problem.channels, most))
+        channels = self._channels_of_thread(problem)
         groups = -(-problem.channels // channels)
         lane_width = self._lane_width(problem)
         # Blocks divide the channels of a tile where tiles are few.
@@ -202,7 +228,7 @@ class SamplerSolver(Solver[TransformerProblem]):
         entries, numbers = bins.scratch_bytes(problem.images)
         scratch_bytes = entries + numbers if self.sorts else 0
         starts = ("starts", ctypes.c_longlong(entries))
-        fused = self.sorts and problem.channels == channels and lane_width == 0
+        fused = self._is_fused(problem)
         pixels = problem.images * problem.pixels
         slices, interleaved = self._threads_of_pixel(problem)
         of_x, of_grid = problem.images * of_tile * prod(tiles), 0 if fused else blocks(pixels * slices)[0]

@@ -7,7 +7,7 @@ applies one of them to the calls of a subject. A clause is proven if a case that
 
 from collections.abc import Mapping
 
-from . import answers, operands
+from . import answers, operands, packs
 from .border import Border, Call
 from .rules import Break, breaks_of
 
@@ -19,13 +19,17 @@ HOWS: Mapping[str, Call] = {
     "meaning": operands.meaning,
     "enumerator": operands.enumerator,
     "unread": operands.unread,
+    "misread": operands.misread,
     "unwritten": operands.unwritten,
     "unsteady": operands.unsteady,
     "filled": operands.filled,
+    "pointed": packs.pointed,
+    "taken": packs.taken,
     "refused": answers.refused,
     "NULL refused": answers.null_refused,
     "shared memory refused": answers.shared_refused,
     "layout refused": answers.layout_refused,
+    "unequal refused": answers.unequal_refused,
     "held contents refused": answers.held_refused,
     "accepted": answers.accepted,
     "status": answers.other_status,

@@ -83,6 +83,15 @@ def layout_refused(border: Border, broken: Break, name: str, function: Call, val
     return refused(border, broken, name, function, values)
 
 
+def unequal_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Refuse a list of descriptors that hold different things."""
+    at = position(name, broken.point)
+    listed: Any = values[at] if at is not None and isinstance(values[at], list | tuple) else []
+    if len({getattr(one, "spec", None) for one in listed}) < 2:
+        return function(*values)
+    return refused(border, broken, name, function, values)
+
+
 def held_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Refuse memory that is not all zeros before the call."""
     at = position(name, broken.point)

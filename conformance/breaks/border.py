@@ -131,7 +131,7 @@ class Border:
             for value in (*named, *kwargs.values()):
                 self.said.update(re.findall(r"\w+", told(value)))
         if broken is not None and broken.how in OF_MEMORY and name in (*functions(), *miopen_functions()):
-            self.meant = self._names(
+            self.meant = self.names(
                 broken, [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
             )
         if (
@@ -144,7 +144,7 @@ class Border:
         values = [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
         if len(values) != len(args) or len(values) != len(parameters_of(name)):
             return function(*args)
-        elsewhere = broken.function not in ("", name) or not self._names(broken, values)
+        elsewhere = broken.function not in ("", name) or not self.names(broken, values)
         if elsewhere and broken.how != "meaning":  # This way changes what other functions see.
             return function(*args)
         return self.hows[broken.how](self, broken, name, function, values)
@@ -153,11 +153,12 @@ class Border:
         """Return whether the setter has set what a getter reads."""
         return _place(name, values) in self.sets
 
-    def _names(self, broken: Break, values: list[Any]) -> bool:
+    def names(self, broken: Break, values: list[Any]) -> bool:
+        """Return whether arguments name the enumerators that a break needs; of alternatives, one is enough."""
         if not broken.only:
             return True
         said = " ".join(map(told, values))
-        return all(re.search(rf"\b{name}\b", said) for name in broken.only)
+        return all(re.search(rf"\b(?:{name})\b", said) for name in broken.only)
 
 
 def _place(getter: str, values: Sequence[Any]) -> str:

@@ -12,6 +12,8 @@ from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
+from .statements import accesses_of, sorts_of
+
 # These breaks of a clause do not follow from the names in its text; each is of a matter of its own.
 DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
     Path(__file__).with_name("declared.json").read_text(encoding="utf-8")
@@ -26,7 +28,7 @@ ASIDE = re.compile(
     r"\b(other than|none of|(advised|reported|consumed) by|with every|for (the given|input)|minimum length) .*"
 )
 # Such a sentence is a row of a table of data types; its first type is the input's.
-ROW = re.compile(r"\bcombination:|_CONFIG:")
+ROW = re.compile(r"\bcombination:|_CONFIG:|^Table \d+ row:")
 TABLE_ROW = re.compile(r"(2D|3D), ")  # beginning of a row of a table of algorithms
 ALGORITHMS = {  # Rows of the tables of a function leave out these beginnings of its algorithms.
     "cudnnConvolutionForward": "CUDNN_CONVOLUTION_FWD_ALGO_",
@@ -36,9 +38,7 @@ ALGORITHMS = {  # Rows of the tables of a function leave out these beginnings of
 LIMITED = ("refused", "accepted")  # ways to break such a row: what is inside is refused, or what is outside is not
 COUNTERPART = re.compile(r"what is wrong in an argument itself is refused")
 # What a placeholder or a descriptor of a pack means shows in a run.
-PROMISES = re.compile(
-    r"telling whether .* will be NULL or which alignment|: setting CUDNN_PARAM_\w+ takes an initiali[sz]ed"
-)
+PROMISES = re.compile(r"telling whether .* will be NULL or which alignment|\btakes (?:a pointer to )?an initiali[sz]ed")
 MEMBERS = re.compile(r"are the members of (\w+_t)")
 SPOKEN = {  # Sentences call these enumerators so.
     "packed sequence-major layout also works": ("CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED",),
@@ -75,7 +75,9 @@ ONLY = re.compile(r"\bonly\b.*\bsupported\b|\bsupport(s|ed) only\b")
 PRESET = re.compile(r"\b(by default|[Dd]irectly after|After cudnnCreate\w*|presets?|preset to|after creation)\b")
 OF_PRESETS = ("preset", "result", "numbered", "NULL refused")
 # Only what happens to NULL shows such a permission.
-NULLS = re.compile(r"\b(may( both)? be NULL|can be NULL|NULL may be|A NULL|workspace == NULL|NULL workSpace)\b")
+NULLS = re.compile(
+    r"\b(may( both| otherwise)? be NULL|can be NULL|NULL may be|A NULL|workspace == NULL|NULL workSpace)\b"
+)
 OF_NULLS = ("NULL refused", "filled", "accepted", "refused")
 # What a parameter of a setter means shows where it is used.
 MEANS = re.compile(
@@ -110,7 +112,11 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     if clause.status and clause.status.endswith("STATUS_SUCCESS"):
         return ("",)
     if len(declared := DECLARED.get(clause.id, ())) > 0:
-        return tuple(one.get("point") or one["only"][0] for one in declared) if len(declared) > 1 else ("",)
+        return (
+            tuple(one.get("point") or (one.get("only") or [one["how"]])[0] for one in declared)
+            if len(declared) > 1
+            else ("",)
+        )
     if is_counted(clause):
         return (*(FLOATS if FLOATS[1] in clause.text else COUNTED[:1]), COUNTED[1])
     if algorithms_of(clause):
@@ -138,6 +144,7 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     )
     if clause.kind == "lifetime":
         found += [name for name in MADE.findall(clause.text) if name in functions()]
+    found += [*sorts_of(clause), *accesses_of(clause)]
     whole = ("",) if not found or allows(clause) else ()
     return tuple(dict.fromkeys([*whole, *found]))
 

@@ -12,7 +12,7 @@ from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 
-from .rules import ELEMENT, OVERRUN, SPECIAL
+from .rules import ELEMENT, MISPLACED, NARROWED, OVERRUN, SPECIAL
 
 Memory = dict[str, Array]
 MAX_TRIED = 64  # elements to try until a fault makes one wrong
@@ -73,6 +73,22 @@ class Judged:
         return False
 
 
+def _odd_neighbour(_prior: float, exact: float, _allowed: float) -> float | None:
+    """Return the odd one of two whole numbers that are equally near."""
+    below = np.floor(exact)
+    return float(below + (below % 2 == 0)) if exact - below == 0.5 else None
+
+
+def _wrapped(_prior: float, exact: float, _allowed: float) -> float | None:
+    """Return what is left of a number that a byte does not hold."""
+    return (round(exact) + 128) % 256 - 128.0 if abs(exact) > 128.5 else None
+
+
+def _truncated(_prior: float, exact: float, _allowed: float) -> float | None:
+    """Return a number without its fraction, if that is not the nearest whole number."""
+    return float(np.trunc(exact)) if np.trunc(exact) != np.round(exact) else None
+
+
 def element_off(judged: Judged, _point: str = "") -> bool:
     return judged.change_element(lambda _prior, exact, allowed: exact + 4 * allowed)
 
@@ -90,11 +106,44 @@ def _special_off(judged: Judged, _point: str = "") -> bool:
     return False
 
 
+def _misplaced(judged: Judged, point: str) -> bool:
+    """Move what was written to an operand, or to the first that changes so, one element further on."""
+    for name in judged.operation.tensors_written:
+        if name not in judged.now or (point and not is_of_parameter(judged.operation, name, point)):
+            continue
+        held = judged.inside(name)
+        moved = np.roll(held, NUMPY_TYPES[judged.operation.tensor(name).scalar_type].itemsize)
+        if (moved != held).any():
+            held[:] = moved
+            return True
+    return False
+
+
+def _narrowed(judged: Judged, _point: str) -> bool:
+    """Round the doubles that were written to floats."""
+    for name in judged.operation.tensors_written:
+        if name not in judged.now or NUMPY_TYPES[judged.operation.tensor(name).scalar_type] != np.float64:
+            continue
+        values = strided(judged.operation.tensor(name), judged.inside(name))
+        if (values != values.astype(np.float32)).any():
+            values[...] = values.astype(np.float32)
+            return True
+    return False
+
+
+def is_of_parameter(operation: Operation, name: str, point: str) -> bool:
+    """Return whether an operand is what a call names by this parameter."""
+    return operation.parameters.get(point, point).lower().startswith(name.lower())
+
+
 def _overrun(judged: Judged, point: str) -> bool:
     """Change the byte after the memory of a parameter."""
     for name in judged.operation.operands:
-        of_parameter = judged.operation.parameters.get(point, point).lower().startswith(name.lower())
-        if of_parameter and name in judged.now and judged.now[name].size > judged.end(name):
+        if (
+            is_of_parameter(judged.operation, name, point)
+            and name in judged.now
+            and judged.now[name].size > judged.end(name)
+        ):
             judged.now[name][judged.end(name)] ^= 1
             return True
     return False
@@ -105,6 +154,11 @@ def _overrun(judged: Judged, point: str) -> bool:
 MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
     ELEMENT: element_off,
     OVERRUN: _overrun,
+    MISPLACED: _misplaced,
+    NARROWED: _narrowed,
+    "ties away from even": lambda judged, _point: judged.change_element(_odd_neighbour),
+    "wrapped around": lambda judged, _point: judged.change_element(_wrapped),
+    "truncated": lambda judged, _point: judged.change_element(_truncated),
     SPECIAL: _special_off,
 }
 

@@ -17,6 +17,7 @@ import numpy as np
 from dualdnn.api.descriptors import BackendDescriptor, Descriptor
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
+from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 
 from .border import REFUSALS, Border, Call, parameters_of
 from .rules import Break
@@ -77,7 +78,7 @@ def meaning(border: Border, broken: Break, name: str, function: Call, values: li
         return function(*values)
     before = copy.copy(values[at])
     result = function(*values)
-    if name == broken.function:
+    if name == broken.function and border.names(broken, values):
         _set_twin(border, broken, name, function, values, at, before)
     elif id(values[at]) in border.twins:
         with suppress(*REFUSALS):
@@ -147,7 +148,41 @@ def unread(border: Border, broken: Break, name: str, function: Call, values: lis
     if not held.any():
         return function(*values)
     border.applied = True
-    return function(*values[:at], _memory(border, values, np.zeros_like(held)), *values[at + 1 :])
+    return function(*values[:at], placed(border, values, np.zeros_like(held)), *values[at + 1 :])
+
+
+@with_handle
+def misread(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Call with the contents of an input, or of each input, one element further on than they are."""
+    taken = list(values)
+    for at, parameter in enumerate(parameters_of(name)):
+        wanted = parameter.memory == "device" and parameter.direction != "out"
+        if not wanted or broken.point not in ("", parameter.name) or not hasattr(values[at], "to_host"):
+            continue
+        held = values[at].to_host(np.uint8, values[at].nbytes)
+        moved = np.roll(held, _bytes_of_element(name, parameter.name, values))
+        if sum(value is values[at] for value in values) == 1 and (moved != held).any():
+            taken[at], border.applied = placed(border, values, moved), True
+    return function(*taken)
+
+
+def _bytes_of_element(name: str, point: str, values: list[Any]) -> int:
+    """Return the bytes of one element of an operand by its descriptor, or those of a float."""
+    found = (spec for at in described_by(name, point) for spec in _specs(values[at]))
+    kind = next((spec.data_type for spec in found if hasattr(spec, "data_type")), None)
+    return NUMPY_TYPES[kind].itemsize if kind in NUMPY_TYPES else np.dtype(np.float32).itemsize
+
+
+def _specs(value: Any) -> list[Any]:
+    """Return what a descriptor, or each of a list of them, holds."""
+    parts = value if isinstance(value, tuple | list) else [value]
+    return [part.spec for part in parts if getattr(part, "spec", None) is not None]
+
+
+def described_by(name: str, point: str) -> list[int]:
+    """Return the positions of the descriptors that may describe a parameter, its own first."""
+    names = (f"{point}Desc", f"{point.lstrip('d')[:1]}Desc", "xDesc")
+    return [place for one in names if (place := position(name, one)) is not None]
 
 
 @with_handle
@@ -158,7 +193,7 @@ def unwritten(border: Border, broken: Break, name: str, function: Call, values: 
         out = parameter.memory == "device" and parameter.direction != "in"
         if out and broken.point in ("", parameter.name) and hasattr(values[at], "to_host"):
             held = values[at].to_host(np.uint8, values[at].nbytes)
-            taken[at] = _memory(border, values, held)
+            taken[at] = placed(border, values, held)
             written.append((taken[at], held))
     result = function(*taken)
     border.applied |= any((made.to_host(np.uint8, held.size) != held).any() for made, held in written)
@@ -175,24 +210,23 @@ def unsteady(border: Border, broken: Break, name: str, function: Call, values: l
 def filled(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Use memory of nonzero numbers instead of NULL."""
     at = position(name, broken.point)
-    described = (position(name, f"{described}Desc") for described in (broken.point, broken.point.lstrip("d")[:1], "x"))
-    specs = (getattr(values[place], "spec", None) for place in described if place is not None)
+    specs = (getattr(values[place], "spec", None) for place in described_by(name, broken.point))
     spec = next((spec for spec in specs if spec is not None), None)
     if at is None or values[at] is not None or spec is None:
         return function(*values)
     border.applied = True
-    made = _memory(border, values, np.full(spec.nbytes, FILL, np.uint8))
+    made = placed(border, values, np.full(spec.nbytes, FILL, np.uint8))
     return function(*values[:at], made, *values[at + 1 :])
 
 
-def _memory(border: Border, values: list[Any], held: Any) -> Any:
+def placed(border: Border, values: list[Any], held: Any) -> Any:
     handle = next(value for value in values if hasattr(value, "to_device"))
     made = handle.to_device(held)
     border.made.append(made)
     return made
 
 
-def _with_spec(descriptor: Any, spec: Any) -> Any:
+def with_spec(descriptor: Any, spec: Any) -> Any:
     made = copy.copy(descriptor)
     made.spec = spec
     return made
@@ -201,7 +235,7 @@ def _with_spec(descriptor: Any, spec: Any) -> Any:
 def _others(value: Any, kind: str) -> Iterator[Any]:
     """Yield other arguments; for a descriptor, descriptors with other contents."""
     if isinstance(value, Descriptor) and value.spec is not None:
-        yield from (_with_spec(value, spec) for spec in others(value.spec, kind))
+        yield from (with_spec(value, spec) for spec in others(value.spec, kind))
     elif isinstance(value, tuple | list) and any(isinstance(part, Descriptor) for part in value):
         for at in reversed(range(len(value))):
             yield from ([*value[:at], other, *value[at + 1 :]] for other in _others(value[at], kind))
@@ -222,7 +256,7 @@ def _substituted(value: Any, old: Enum, new: Any) -> Any:
         spec = value.spec
         with suppress(Exception):  # The specification may be impossible.
             changed = substituted(spec, old, new)
-            return value if changed is spec else _with_spec(value, changed)
+            return value if changed is spec else with_spec(value, changed)
         return value
     if isinstance(value, tuple | list):
         parts = [_substituted(part, old, new) for part in value]

@@ -22,8 +22,10 @@ from .border import REFUSALS, Border
 from .demands import is_of_matter
 from .matters import PROMISES, allows, is_counted, matters_of
 from .memory import MEMORY_BREAKS, Judged
+from .places import OR
 from .rules import ALLOWS, DEMANDS, OF_MEMORY, SPACES_OF, Break, breaks_of, forbids
 from .runs import Case
+from .statements import DEMAND, stated
 
 UNREPEATABLE = "not repeatable"
 CHECK_OFF = "no check of"  # prefix of a noticed check that was switched off: no check of CLAUSE
@@ -38,6 +40,7 @@ OF_ACCEPTANCE = ("dtype", "layout", "shape", "support", "note")
 SELECTING = re.compile(r"Normali[sz]ation|Norm(Mode|Algo)_t")
 SELECTS = re.compile(r"\b(selects|chooses|names|normalises)\b")
 OBJECT = re.compile(r"cudnn(?:Create|Destroy|Get|Restore|Set)(\w+?)(?:[2-5N]d)?Descriptor(?:Ex|_v\d)?")
+GRAPHS = "cudnnBackendExecute"
 HERE = str(Path(__file__).parent)
 
 
@@ -82,7 +85,7 @@ class ClauseProofs:
         found: dict[Break, Outcome] = {}
         for clause in sorted(clause for clause in clauses if clause in documented()):
             if f"{off}{clause}" in noticed:
-                self.found.add((subject, clause, ""))
+                self.found |= {(subject, clause, ""), (subject, clause, DEMAND)}
             checked = f"{otherwise}{clause}" in noticed
             matters = [m for m in matters_of(documented()[clause]) if (subject, clause, m) not in self.found]
             first = (known or {}).get(clause, ())
@@ -126,7 +129,8 @@ class Outcome:
         named = clause.function in functions() or clause.function in miopen_functions()
         own = not named or any(object_of(name) in objects_of(clause, broken) for name in self.called)
         used = not PROMISES.search(clause.text) or "cudnnMakeFusedOpsPlan" in self.called
-        return self.failed and own and used and not (self.refuses and not is_of_acceptance(clause))
+        of_acceptance = any(map(is_of_acceptance, stated(clause, broken)))
+        return self.failed and own and used and not (self.refuses and not of_acceptance)
 
 
 def is_of_acceptance(clause: Any) -> bool:
@@ -168,10 +172,11 @@ def is_checked(clause: str, refusals: Iterable[tuple[str, str]]) -> bool:
 def objects_of(clause: Any, broken: Break) -> set[str]:
     """Return the objects that a clause of a function is about, under this break.
 
-    A size is about the calls that share the memory, a demand about the call that it names, a preset about its getter.
+    A size is about the calls that share the memory, a preset about its getter. A demand, and a sentence on what another
+    call fills, are about the call that they name.
     """
-    demands = broken.how == "accepted" and broken.function in clause.text
-    demanded = {broken.function} if demands or broken.kind == "default" else set()
+    named = broken.how in ("accepted", "stored") and broken.function in clause.text
+    demanded = {broken.function} if named or broken.kind == "default" else set()
     return {object_of(name) for name in {clause.function, *SPACES_OF.get(clause.function, ()), *demanded}}
 
 
@@ -187,7 +192,9 @@ def _can_apply(broken: Break, said: set[str]) -> bool:
         return True
     point = {broken.point} if broken.how == "enumerator" and broken.point else set()
     function = {broken.function} if broken.function and broken.how not in OF_MEMORY else set()
-    return {*function, *point, *broken.only} <= said
+    if broken.how in OF_MEMORY and broken.function == GRAPHS:
+        return True  # The calls of graphs name their descriptors, not what these hold.
+    return {*function, *point} <= said and all(said.intersection(names.split(OR)) for names in broken.only)
 
 
 def outcome_under(broken: Break, border: Border, case: Case) -> Outcome:
@@ -219,5 +226,6 @@ def _fails_under(broken: Break, border: Border, case: Case) -> bool:
 
 def _tamper(broken: Break, border: Border, operation: Any, *memory: Any) -> None:
     """Corrupt memory of the break's function, where its call named the break's enumerators."""
-    if broken.function in ("", border.last) and border.meant:
+    of_graph = border.last == GRAPHS and all(re.search(rf"\b(?:{names})\b", repr(operation)) for names in broken.only)
+    if broken.function in ("", border.last) and (border.meant or of_graph):
         border.applied |= MEMORY_BREAKS[broken.how](Judged(operation, *memory), broken.point)

@@ -13,6 +13,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .demands import head_of
+from .fits import LEFT_OUT, POINTED, TAKES, fits
 from .matters import (
     COUNTED,
     COUNTERPART,
@@ -30,13 +31,15 @@ from .matters import (
     spoken_of,
     types_of,
 )
+from .places import node_of, placed
+from .statements import DEMAND, SORTS, accesses_of, sort_of, sorts_of, stated
 
 # These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|requires?|share the same|not grow|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|(is|are) fully packed|fully packed .*descriptors?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked|has exactly)\b"
+    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|requires?|share the same|not grow|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|(is|are) fully packed|fully packed .*descriptors?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked|has exactly|is the descriptor (used|given))\b"
 )
 PERMITS = re.compile(
-    r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"
+    r"\b(may( both| otherwise)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"
 )
 REFUSALS = ("accepted", "status")  # breaks of clauses that demand a refusal
 ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG", re.I)
@@ -56,9 +59,16 @@ MADE = re.compile(r"create an? ([\w ]+) descriptor")
 USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")
 # Enumerators with these prefixes say where a sentence holds.
 PLACES = ("CUDNN_FUSED_",)
+# A sentence in these words says how whole numbers are rounded.
+ROUNDED = {
+    "ties away from even": re.compile(r"\bties to even\b"),
+    "wrapped around": re.compile(r"\bsaturates\b|\bclamped\b.* of the type"),
+    "truncated": re.compile(r"\bcomputes in float even\b"),
+}
 # These breaks change memory when the case reads it back: one element is wrong, memory after an operand is written, or
-# a NaN or an infinity is lost.
-OF_MEMORY = ELEMENT, OVERRUN, SPECIAL = "element", "overrun", "special"
+# a NaN or an infinity is lost, the elements are one place further on, or doubles are floats.
+ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED = "element", "overrun", "special", "misplaced", "narrowed"
+OF_MEMORY = (ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED, *ROUNDED)
 SPACES_OF = {  # Each query has the first and the last call that share the reserve space of this size.
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
         "cudnnBatchNormalizationForwardTrainingEx",
@@ -84,8 +94,9 @@ SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "pooling
 DIRECTION = re.compile(r"\b(?:CUDNN_)?(UNIDIRECTIONAL|BIDIRECTIONAL)\b", re.I)  # networks that a sentence is about
 DIMENSIONS = re.compile(r"\b[Dd]im(ension)? \d|\bdimension\b")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
-POINTED = re.compile(r"\((void|int64_t|double|size_t) \*, ")  # sentences on what a pack points to
-EVERY_LAYOUT = re.compile(r"([Ee]very|[Aa]ny|All) (tensor )?(formats?|layouts?)|strides are free")
+PLACING = re.compile(r"axes|[Ss]tride|format|layout|dimA|^[nchw]$")  # parameters that say where elements are
+EVERY_LAYOUT = re.compile(r"([Ee]very|[Aa]ny|All) (tensor )?(formats?|layouts?)|strides are free|strides may differ")
+SHRINKS = re.compile(r"\[n\+1\] may be smaller|\bmay shrink\b")  # sentences on lists whose members may differ
 SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others
 SORTED = re.compile(r"\b(sorted|ordered)\b")
 RECEIVES = re.compile(r"\b([Rr]eceives?|[Ww]rites?|results?|yields|outputs?)\b")
@@ -131,7 +142,8 @@ class Break:
 
     def shows(self, matter: str) -> bool:
         """Return whether the break is of one matter of its sentence; an empty name stands for all of it."""
-        return matter in ("", self.how, self.point, self.function, *self.only)
+        sort, access = sort_of(self.how), f"{self.how} {self.point}"
+        return matter in ("", self.how, self.point, self.function, *self.only, sort, access)
 
 
 @cache
@@ -146,9 +158,16 @@ def breaks_of(clause: Any) -> tuple[Break, ...]:
         return tuple(Break(**{**one, "only": tuple(one.get("only", ()))}) for one in DECLARED[clause.id])
     return tuple(
         replace(broken, clause=clause.id) if broken.how == "accepted" else _of_preset(clause, broken)
-        for broken in dict.fromkeys((*_breaks(clause), *_of_members(clause)))
-        if (not _refuses(clause) or broken.how in REFUSALS) and not is_silent(clause, broken)
+        for broken in _in_place(clause)
+        if (not _refuses(clause) or broken.how in REFUSALS)
+        and any(not is_silent(said, broken) and fits(said, broken) for said in stated(clause, broken))
     )
+
+
+def _in_place(clause: Any) -> Iterator[Break]:
+    """Yield breaks of what a sentence says, each once; calls of other networks, layouts and modes stay as they are."""
+    for broken in dict.fromkeys((*_breaks(clause), *_of_members(clause))):
+        yield replace(broken, only=placed(clause, broken)) if not clause.status else broken
 
 
 def _of_preset(clause: Any, broken: Break) -> Break:
@@ -161,7 +180,8 @@ def _of_members(clause: Any) -> Iterator[Break]:
     """Yield breaks of the members that the list of a demand has: what is due for one of them is not refused."""
     backend = clause.function.startswith("CUDNN_BACKEND_")
     function = "cudnnBackendFinalize" if backend else clause.function if parameters(clause.function) else ""
-    for name in filter(None, matters_of(clause) if forbids(clause) else ()):
+    members = (name for name in matters_of(clause) if name not in ("", *SORTS, *accesses_of(clause)))
+    for name in members if forbids(clause) else ():
         if name in _types():
             places = tuple(word for word in re.findall(r"\w+", clause.text) if word.startswith(PLACES))[:1]
             yield Break("refused" if allows(clause) else "accepted", function, only=(*places, name))
@@ -195,11 +215,13 @@ def _breaks(clause: Any) -> Iterator[Break]:
         return
     if NUMBERS.search(clause.text) and (kind := clause.function.partition("@")[0]) in ENUMERATIONS:
         yield Break(NUMBERED, type=kind)
-    if PROMISES.search(clause.text):
+    if TAKES.search(clause.text) or PROMISES.search(clause.text):
         setter, label = ATTRIBUTES[clause.function][0], next(w for w in words if _types().get(w) == clause.function)
-        places = tuple(word for word in words if word.startswith(PLACES))
-        yield Break("enumerator", setter, "", "cudnnFusedOpsPointerPlaceHolder_t", (*places, label), step=-1)
-        yield Break("argument", setter, functions()[setter].arguments[-1].name, only=(*places, label), kind="shape")
+        only = (*(word for word in words if word.startswith(PLACES)), label)
+        if TAKES.search(clause.text):
+            yield Break("argument", setter, functions()[setter].arguments[-1].name, only=only, kind="shape")
+        else:
+            yield Break("enumerator", setter, "", "cudnnFusedOpsPointerPlaceHolder_t", only, step=-1)
     elif clause.function in ATTRIBUTES or clause.function.startswith(("CUDNN_BACKEND_", *USE_CASES)):
         yield from _of_attributes(clause, words)
     elif clause.function in ENUMERATIONS:
@@ -247,7 +269,10 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         setter, getter, parameter = ATTRIBUTES[types[word]]
         only = (*places, word)
         if POINTED.search(clause.text):
-            yield Break("nothing", setter, only=only)
+            kind = "output" if ", output)" in clause.text else "input"
+            yield Break("pointed", "cudnnFusedOpsExecute", word, only=places, kind=kind)
+        if LEFT_OUT.search(clause.text) and types[word] == "cudnnFusedOpsConstParamLabel_t":
+            yield Break("taken", "cudnnMakeFusedOpsPlan", word, only=places)
         if clause.kind == "default":
             yield Break("result", getter, only=only)
         elif PERMITS.search(clause.text) and setter != "cudnnBackendSetAttribute":
@@ -276,7 +301,7 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     for word in words:
         if word in types and types[word] not in ATTRIBUTES and word not in places:
             yield Break("enumerator", "", word, types[word])
-            yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word])
+            yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word], only=_attributes_of(clause, words))
             yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
             yield Break("enumerator", "cudnnSetActivationDescriptor", word, types[word])
             yield from (
@@ -291,7 +316,10 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         if ALLOWS.search(clause.text):
             yield Break("refused", "cudnnBackendFinalize", only=places)
         if clause.kind in ("semantics", "shape", "layout"):
-            yield Break(ELEMENT, "cudnnBackendExecute")
+            yield Break(ELEMENT, "cudnnBackendExecute", only=node_of(clause))
+        if clause.kind in ("shape", "layout"):
+            label = f"CUDNN_ATTR_TENSOR_{'DIMENSIONS' if clause.kind == 'shape' else 'STRIDES'}"
+            yield Break("argument", "cudnnBackendSetAttribute", "arrayOfElements", only=(label,), kind="shape")
         if "reate" in clause.text:
             yield Break("enumerator", "cudnnBackendCreateDescriptor", clause.function, "cudnnBackendDescriptorType_t")
     elif clause.function.startswith(USE_CASES) and (made := MADE.search(clause.text)):
@@ -317,6 +345,12 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         for function in CHECKED.get(clause.function, ()):
             yield Break("accepted", function, only=places)
         yield Break("refused", "cudnnFusedOpsExecute", only=places)
+
+
+def _attributes_of(clause: Any, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the descriptor of the backend that a sentence is about, and the attributes that it names."""
+    own = (clause.function,) if clause.function.startswith("CUDNN_BACKEND_") and clause.kind == "dtype" else ()
+    return (*own, *(word for word in words if own and _types().get(word) == "cudnnBackendAttributeName_t"))
 
 
 def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
@@ -392,9 +426,10 @@ def _of_type(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
 def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator[Break]:
     """Yield breaks of one function: of the parameters in the text, or else of all that it computes or returns."""
     types, parameters = _types(), {p.name: p for p in function.parameters}
-    parameters |= {p.name.lower(): p for p in function.parameters if p.memory == "device" and len(p.name) > 2}
+    device = [p for p in function.parameters if p.memory == "device" and len(p.name) > 2]
+    parameters |= {word: p for p in device for word in (p.name.lower(), p.name.capitalize())}
     named = list(dict.fromkeys(parameters[word] for word in words if word in parameters))
-    demands = DEMANDS.search(clause.text) is not None
+    demands = DEMANDS.search(clause.text) is not None or DEMAND in sorts_of(clause)
     if clause.kind == "aliasing":
         yield Break("shared memory refused", function.name)
     if clause.kind == "determinism":
@@ -404,6 +439,8 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield from (Break("accepted", function.name, p.name, only=only) for p in _subjects(clause.text, named))
     if function.name == "cudnnSetCallback":
         yield from _of_callback(words)
+    if SHRINKS.search(clause.text):
+        yield from (Break("unequal refused", function.name, p.name) for p in named if p.name.endswith("Desc"))
     if UNHELD.search(clause.text):
         yield from (Break("held contents refused", function.name, p.name) for p in named if p.memory == "device")
     for word in words:
@@ -431,9 +468,12 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield from (
             Break("unwritten", f.name, p.name) for f in others for p in f.parameters if p.name == "reserveSpace"
         )
+    yield from (Break(how, function.name) for how, words in ROUNDED.items() if words.search(clause.text))
     yield from _of_named_parameters(clause, function, named)
     for other in others:
         yield from _of_named_parameters(clause, other, [p for p in other.parameters if p.name in words])
+        if any(p.direction == "out" and p.base_type.endswith("Descriptor_t") for p in other.arguments):
+            yield Break("stored", other.name, kind="shape")
         if demands:
             yield Break("accepted", other.name)
     if clause.kind == "lifetime" and "Destroy" in function.name:
@@ -446,16 +486,17 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield Break("meaning", "cudnnSetAttnDescriptor", "attnMode")
     setter = functions().get(function.name.replace("Get", "Set"))
     if setter and "Set" in setter.name and clause.kind == "layout" and not _refuses(clause):
-        yield from (Break("meaning", setter.name, p.name, kind=clause.kind) for p in setter.arguments[1:])
+        places = [p for p in setter.arguments[1:] if p.name in words or PLACING.search(p.name)]
+        yield from (Break("meaning", setter.name, p.name, kind=clause.kind) for p in places)
     reports = re.match(r"(Returns|Reports|Retrieves)\b", clause.text) is not None
     if (reports or (clause.kind == "workspace" and not named)) and "Get" in function.name and not _refuses(clause):
         yield Break("result", function.name)
+    if clause.kind in ("support", "layout", "shape") and EVERY_LAYOUT.search(clause.text):
+        yield Break("layout refused", function.name)
     if (demands and function.arguments) or _refuses(clause):
         if _refuses(clause) or not [p for p in named if p.memory == "device"]:
             yield Break("accepted", function.name, only=only)
         return
-    if clause.kind in ("support", "layout") and EVERY_LAYOUT.search(clause.text):
-        yield Break("layout refused", function.name)
     if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):
         only = tuple(word for word in words if word in types)
         yield Break("refused", function.name, only=only)
@@ -523,6 +564,8 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
         yield Break("stored", function.name, p.name, kind=clause.kind)
     elif p.memory == "device":
         ways = {"unread": p.direction != "out", "unwritten": p.direction != "in"}
+        if clause.kind in ("layout", "shape"):
+            yield Break("misread" if p.direction == "in" else MISPLACED, function.name, p.name)
         for how in sorted(ways, reverse=RECEIVES.search(clause.text) is not None):
             if ways[how]:
                 yield Break(how, function.name, p.name)
@@ -543,6 +586,9 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
 def _of_all(clause: Any, function: Any) -> Iterator[Break]:
     """Yield breaks of everything a function does, for a text that names no parameter of it."""
     if any(p.memory == "device" and p.direction != "in" for p in function.parameters):
+        if clause.kind in ("layout", "shape"):
+            yield Break("misread", function.name)
+            yield Break(MISPLACED, function.name)
         yield Break(ELEMENT, function.name)
         yield Break("unwritten", function.name)
     if "Execute" in function.name:

@@ -27,6 +27,7 @@ OPERATIONS = (ConvolutionForward, ConvolutionBackwardData, ConvolutionBackwardFi
 KINDS = ("normal", "positive", "ties")
 MAX_PRODUCTS = 8_000_000  # products of a convolution; the emulated device computes them one by one
 MAX_FILTER = 60_000  # elements
+MAX_TRANSFORMED = 150_000  # elements of x, y and filters padded to x; the emulated device transforms 12,000 a second
 TILED = (8, 16, 32, 64)  # channel counts that vectors and tiles divide
 FEW = (2, 4, 8)  # channels of a group
 STRIDED = (tables.ANY_LAYOUT,)
@@ -72,7 +73,14 @@ def draw(source: Source) -> Drawn:
     algorithm, configuration = source.pick(row.algorithms), source.pick(row.configurations)
     problem = described(source, row, configuration)
     need(direction.refused(problem, algorithm) is None)
+    need("FFT" not in algorithm.name or transformed(problem) <= MAX_TRANSFORMED)
     return Drawn((direction.made(problem, algorithm, *source.blend()),), source.inputs(KINDS, ("infinite",)))
+
+
+def transformed(problem: Problem) -> int:
+    """Return the elements that a Fourier transform of x, y and each channel of the filters reads."""
+    plane = prod(problem.x.dims[2:])
+    return problem.x.count + problem.y.count + prod(problem.w.dims[:2]) * plane
 
 
 def described(source: Source, row: Row, configuration: Any) -> Problem:

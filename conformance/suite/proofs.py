@@ -18,6 +18,7 @@ from typing import Any
 from .. import scope
 from ..breaks.matters import matters_of
 from ..breaks.proofs import BROKEN, CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, of_part
+from ..breaks.statements import DEMAND
 from ..report import Report
 from ..subjects import is_recorded
 
@@ -62,7 +63,8 @@ def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> E
         for word, clause, matter, by in map(_proof, result["noticed"]):
             proof = {"by": by, "case": result["id"]}
             if word == PROVEN:
-                proofs.setdefault((subject, clause, matter), proof)
+                for shown in (matter, DEMAND) if by == CHECK_OFF else (matter,):
+                    proofs.setdefault((subject, clause, shown), proof)
             elif clause in clauses and word == TWO_WAYS:
                 clauses[clause] = {"evidence": word, **proof}
     for subject, clauses in found.items():

@@ -26,7 +26,15 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, NCHW
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
-from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, inference, training, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import (
+    ELEMENT,
+    NULL,
+    PACK,
+    PROMISES,
+    inference,
+    training,
+    vector,
+)
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     CONST_LABELS,
     PERSISTENT,
@@ -203,7 +211,7 @@ PROMISED = {
 
 @shows(
     *clauses_of(CONST_LABELS, f"{ALL}: (where a|.*which alignment|setting CUDNN_PARAM)"),
-    *clauses_of(VARIANT_LABELS, f"{ALL}: where a"),
+    *clauses_of(VARIANT_LABELS, f"{ALL}: (where a|.*must agree)"),
 )
 @makers
 def test_promises(subject, caller, refuses, make):
@@ -218,12 +226,14 @@ def test_promises(subject, caller, refuses, make):
     whole = {name: buffers[name].slice(0, operation.nbytes(name)) for name in buffers}
     null, element, pack = (f"{VARIANT_LABELS}/{clause}" for clause in PROMISED[make])
     call, unchanged = (executed, caller, operation), tuple(buffers.values())
-    for promise, clause in ((ELEMENT, element), (PACK, pack)):
-        refuses(BAD_PARAM, clause, *call, {**whole, "x": None}, unchanged=unchanged, XDATA_PLACEHOLDER=promise)
-    shifted = {**whole, "x": buffers["x"].slice(4, operation.nbytes("x"))}
-    refuses(BAD_PARAM, pack, *call, shifted, unchanged=unchanged, XDATA_PLACEHOLDER=PACK)
+    promised = {name: PROMISES[name] for name in whole if name in PROMISES}
+    for name, placeholder in promised.items():
+        for promise, clause in ((ELEMENT, element), (PACK, pack)):
+            refuses(BAD_PARAM, clause, *call, {**whole, name: None}, unchanged=unchanged, **{placeholder: promise})
+        shifted = {**whole, name: buffers[name].slice(4, operation.nbytes(name))}
+        refuses(BAD_PARAM, pack, *call, shifted, unchanged=unchanged, **{placeholder: PACK})
     refuses(BAD_PARAM, null, *call, whole, unchanged=unchanged, BN_EQSCALE_PLACEHOLDER=NULL)
-    executed(caller, operation, whole, XDATA_PLACEHOLDER=PACK)
+    executed(caller, operation, whole, **dict.fromkeys(promised.values(), PACK))
 
 
 WORKSPACE, SIZE = 9, 100  # These are labels of the pack.

@@ -262,7 +262,14 @@ def test_intermediates_cannot_be_set(cannot_set):
     cannot_set(PACK, "INTERMEDIATES", Type.CUDNN_TYPE_VOID_PTR, None, status=NOT_SUPPORTED, clause=clause)
 
 
-@shows("cudnnBackendSetAttribute/c01", *of("OPERATION_POINTWISE", "c15", "c16"))
+FACTORS = {
+    "one_input": ("ALPHA1",),
+    **dict.fromkeys(("forward", "backward_data", "backward_filter"), ("ALPHA", "BETA")),
+}
+
+
+@shows("cudnnBackendSetAttribute/c01", *of("OPERATION_POINTWISE", "c15", "c16"),
+       *(clause for way in ("FORWARD", "BACKWARD_DATA", "BACKWARD_FILTER") for clause in of(f"OPERATION_CONVOLUTION_{way}", "c03", "c05")))  # fmt: skip
 @pytest.mark.parametrize("set_as, read_as, value, wanted", [
     (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_FLOAT, 0.1, 0.10000000149011612),
     (Type.CUDNN_TYPE_DOUBLE, Type.CUDNN_TYPE_DOUBLE, 0.1, 0.1),
@@ -270,6 +277,8 @@ def test_intermediates_cannot_be_set(cannot_set):
     (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE, 0.1, 0.10000000149011612),
 ])  # fmt: skip
 def test_factors_in_both_types(builder, set_as, read_as, value, wanted):
-    record = RECORDS["one_input"]
-    made = builder.finalized(kind_of(record), {**attributes(builder, record), "ALPHA1": (set_as, (value,))})
-    assert builder.get(made, kind_of(record), "ALPHA1", read_as) == (wanted,)
+    for record, factors in FACTORS.items():
+        kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
+        for factor in factors:
+            made = builder.finalized(kind, {**given, factor: (set_as, (value,))})
+            assert builder.get(made, kind, factor, read_as) == (wanted,)

@@ -132,7 +132,12 @@ def derived(caller, x, mode):
     return TensorSpec(data_type, dims, strides)
 
 
-@shows(f"{FORWARD}/c18", "cudnnBatchNormalizationForwardInference/c13", "cudnnDeriveBNTensorDescriptor/c02")
+@shows(
+    f"{FORWARD}/c18",
+    f"{FORWARD}/c06",
+    "cudnnBatchNormalizationForwardInference/c06 c13",
+    "cudnnDeriveBNTensorDescriptor/c02",
+)
 @in_modes
 def test_running_statistics_serve_inference(chain, caller, mode):
     x, first = TensorSpec.packed(FLOAT, DIMS), forward(mode=mode, factor=0.5)
@@ -147,7 +152,7 @@ def test_running_statistics_serve_inference(chain, caller, mode):
 
 
 @shows(f"{BACKWARD}/c14", f"{BACKWARD}/c15", f"{FORWARD}/c23", f"{FORWARD}/c21", f"{BACKWARD}/c03", f"{FORWARD}/c03",
-       "cudnnDeriveBNTensorDescriptor/c03")  # fmt: skip
+       f"{BACKWARD}/c05", "cudnnDeriveBNTensorDescriptor/c03")  # fmt: skip
 @in_modes
 def test_saved_statistics_serve_backward(chain, caller, mode):
     for data_type in (FLOAT, HALF):

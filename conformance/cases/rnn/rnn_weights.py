@@ -154,11 +154,11 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
     matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     found = cudnn.cudnnCreateFilterDescriptor()
     x = step(cudnn, 2, HIDDEN)
-    for bias_mode, input_mode in (
-        (rnn.DOUBLE_BIAS, rnn.LINEAR),
-        (rnn.RECURRENT_BIAS, rnn.SKIP),
-        (rnn.INPUT_BIAS, rnn.LINEAR),
-        (rnn.NO_BIAS, rnn.SKIP),
+    for bias_mode, input_mode, direction in (
+        (rnn.DOUBLE_BIAS, rnn.LINEAR, rnn.TWO_WAYS),
+        (rnn.RECURRENT_BIAS, rnn.SKIP, rnn.TWO_WAYS),
+        (rnn.INPUT_BIAS, rnn.LINEAR, rnn.ONE_WAY),
+        (rnn.NO_BIAS, rnn.SKIP, rnn.TWO_WAYS),
     ):
         projected = PROJECTED if cell == rnn.LSTM and bias_mode != rnn.NO_BIAS else HIDDEN
         describe(
@@ -167,18 +167,20 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
             MIXED,
             cellMode=cell,
             biasMode=bias_mode,
+            dirMode=direction,
             inputMode=input_mode,
             projSize=projected,
             inputSize=HIDDEN,
         )
-        describe_v6(cudnn, handle, fresh, mode=cell, inputMode=input_mode, mathPrec=FLOAT)
+        describe_v6(cudnn, handle, fresh, mode=cell, inputMode=input_mode, direction=direction, mathPrec=FLOAT)
         cudnn.cudnnSetRNNBiasMode(fresh, bias_mode)
         if cell == rnn.LSTM:
             cudnn.cudnnSetRNNProjectionLayers(handle, fresh, projected, 0)
         size = cudnn.cudnnGetRNNParamsSize(handle, fresh, x, FLOAT)
         assert size == cudnn.cudnnGetRNNWeightSpaceSize(handle, modern)
         space, w = handle.to_device(np.zeros(size, np.uint8)), filters(cudnn, size)
-        for pseudo_layer, weight_id in product(range(4), shapes({**MIXED, "cellMode": cell, "projSize": projected}, 0)):
+        layers = range(2 * (1 + direction))
+        for pseudo_layer, weight_id in product(layers, shapes({**MIXED, "cellMode": cell, "projSize": projected}, 0)):
             due = cudnn.cudnnGetRNNWeightParams(handle, modern, pseudo_layer, size, space, weight_id, matrix, bias)
             for call, place, tensor in zip((MATRIX, BIAS), due, (matrix, bias), strict=True):
                 part = getattr(cudnn, call)(handle, fresh, pseudo_layer, x, w, space, weight_id, found)

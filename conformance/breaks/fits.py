@@ -1,0 +1,96 @@
+"""Tell which ways to break calls fit a sentence. A failure under any other way says nothing on the sentence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dualdnn.api.document import functions
+
+REFUSED = frozenset(
+    {"accepted", "status", "refused", "NULL refused", "layout refused", "shared memory refused", "unequal refused"}
+)
+# These breaks show that memory counts at all. They say nothing on where its elements are, or on who must be refused.
+COARSE = frozenset({"element", "unread", "unwritten"})
+# A sentence in these words says what a pointer of a pack points to.
+POINTED = re.compile(r"\((?:void|int64_t|double|size_t) \*, ")
+# A sentence in these words says that a step is left out.
+LEFT_OUT = re.compile(r"\b(?:becomes? a NOP|is not performed)\b")
+# A sentence in these words says what the descriptor or the value of a label means.
+TAKES = re.compile(r"(?<!is to be )\btakes (?:a pointer to )?an initiali[sz]ed")
+DEMANDED = re.compile(
+    r"\b(?:must|has to|have to|should|requires?|may only|only|cannot|share the same|not grow)\b(?!.*\breturned\b)", re.I
+)
+KEPT = re.compile(r"\b(?:need not be (?:cleared|kept|initiali[sz]ed)|carr(?:y|ies) (?:no|nothing)|may change)\b")
+FILLS = re.compile(
+    r"^(?:Fills|Configures|Sets|Initiali[sz]es|Restores|Reconfigures|Stores|Extended|Prepares|Enables|Turns on|The counterpart of)\b"
+)
+DEFINES = re.compile(r"\bis infeasible if\b|^With \w+ = ")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Describe the ways that fit a class of sentences: ``only`` these, or all but ``no``.
+
+    words: what the text says. kinds: kinds of clauses; all if empty.
+    """
+
+    words: re.Pattern[str]
+    only: frozenset[str] = frozenset()
+    no: frozenset[str] = frozenset()
+    kinds: tuple[str, ...] = ()
+
+    def excludes(self, clause: Any, broken: Any) -> bool:
+        """Return whether the sentence is of this class, and the break does not fit it."""
+        if self.kinds and clause.kind not in self.kinds:
+            return False
+        wrong = broken.how in self.no or bool(self.only and broken.how not in self.only)
+        return wrong and self.words.search(clause.text) is not None
+
+
+# What such a sentence offers is broken by refusing it.
+OFFERED = re.compile(
+    r"\b(?:[Ee]very|[Aa]ny|All) (?:tensor )?(?:formats?|layouts?)\b|\bmay be smaller\b|strides (?:may differ|are free)"
+)
+CHOSEN = re.compile(r"\bchosen arbitrarily\b|\bany choice of the user\b")
+ANY = re.compile("")
+WHOLE_NUMBERS = re.compile(r"\bties to even\b|\bsaturates\b")
+ROUNDINGS = ("ties away from even", "wrapped around", "truncated")
+FITS = (
+    Fit(POINTED, only=frozenset({"pointed"}) | REFUSED),
+    Fit(LEFT_OUT, only=frozenset({"taken", "enumerator"})),
+    Fit(TAKES, only=frozenset({"argument"})),
+    Fit(KEPT, only=frozenset({"held contents refused"}), kinds=("lifetime", "workspace")),
+    Fit(DEMANDED, no=COARSE | {"overrun", "unsteady", "filled", "misread", "misplaced"}, kinds=("shape", "layout", "dtype", "support")),
+    Fit(OFFERED, only=REFUSED, kinds=("shape", "layout", "support")),
+    Fit(CHOSEN, only=REFUSED),
+    Fit(WHOLE_NUMBERS, only=frozenset(ROUNDINGS)),
+    Fit(ANY, no=COARSE, kinds=("shape", "layout", "dtype", "support", "note")),
+    Fit(DEFINES, no=frozenset({"stored", "element"}), kinds=("nan",)),
+)  # fmt: skip
+
+
+def fits(clause: Any, broken: Any) -> bool:
+    """Return whether a break is of what a sentence says.
+
+    A setter that stores anything else says nothing on the meaning of one of its parameters. An order is broken where
+    what it names is broken.
+    """
+    if any(one.excludes(clause, broken) for one in FITS):
+        return False
+    own = broken.function == clause.function and not broken.point and clause.kind not in ("ordering", "lifetime")
+    if own and broken.how in ("stored", "nothing") and "Set" in clause.function:
+        return FILLS.search(clause.text) is not None
+    if clause.kind == "ordering" and broken.how in ("unread", "unwritten") and broken.point:
+        return broken.point.lower() in clause.text.lower().replace("reserve space", "reservespace") or not _named(
+            clause
+        )
+    return True
+
+
+def _named(clause: Any) -> bool:
+    """Return whether a sentence names a parameter of its own function, apart from the network that it works on."""
+    known = functions().get(clause.function)
+    names = {p.name for p in known.parameters} - {"handle", "rnnDesc"} if known else set()
+    return bool(names & set(re.findall(r"\w+", clause.text)))
