@@ -82,6 +82,9 @@ def fits(clause: Any, broken: Any) -> bool:
     own = broken.function == clause.function and not broken.point and clause.kind not in ("ordering", "lifetime")
     if own and broken.how in ("stored", "nothing") and "Set" in clause.function:
         return FILLS.search(clause.text) is not None
+    first = functions().get(re.match(r"\W*(\w*)", clause.text)[1])  # type: ignore[index]
+    if first is not None and first.name != clause.function and broken.how not in REFUSED and not clause.status:
+        return broken.function in ("", first.name)
     if clause.kind == "ordering" and broken.how in ("unread", "unwritten") and broken.point:
         return broken.point.lower() in clause.text.lower().replace("reserve space", "reservespace") or not _named(
             clause
@@ -90,7 +93,7 @@ def fits(clause: Any, broken: Any) -> bool:
 
 
 def _named(clause: Any) -> bool:
-    """Return whether a sentence names a parameter of its own function, apart from the network that it works on."""
-    known = functions().get(clause.function)
-    names = {p.name for p in known.parameters} - {"handle", "rnnDesc"} if known else set()
-    return bool(names & set(re.findall(r"\w+", clause.text)))
+    """Return whether a sentence names a parameter of its function, or of one that it names, but for the network."""
+    words = set(re.findall(r"\w+", clause.text))
+    known = (functions()[name] for name in {clause.function, *words} if name in functions())
+    return bool(words & {p.name for f in known for p in f.parameters} - {"handle", "rnnDesc", "reserveSpace"})

@@ -173,9 +173,10 @@ def objects_of(clause: Any, broken: Break) -> set[str]:
     """Return the objects that a clause of a function is about, under this break.
 
     A size is about the calls that share the memory, a preset about its getter. A demand, and a sentence on what another
-    call fills, are about the call that they name.
+    call fills or does, are about the call that they name.
     """
-    named = broken.how in ("accepted", "stored") and broken.function in clause.text
+    ways = broken.how in ("accepted", "stored") or clause.text.startswith(broken.function)
+    named = ways and broken.function in clause.text
     demanded = {broken.function} if named or broken.kind == "default" else set()
     return {object_of(name) for name in {clause.function, *SPACES_OF.get(clause.function, ()), *demanded}}
 

@@ -13,7 +13,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .demands import head_of
-from .fits import LEFT_OUT, POINTED, TAKES, fits
+from .fits import CHOSEN, LEFT_OUT, POINTED, TAKES, fits
 from .matters import (
     COUNTED,
     COUNTERPART,
@@ -96,6 +96,7 @@ DIMENSIONS = re.compile(r"\b[Dd]im(ension)? \d|\bdimension\b")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
 PLACING = re.compile(r"axes|[Ss]tride|format|layout|dimA|^[nchw]$")  # parameters that say where elements are
 EVERY_LAYOUT = re.compile(r"([Ee]very|[Aa]ny|All) (tensor )?(formats?|layouts?)|strides are free|strides may differ")
+READS = re.compile(r"\b[Ii]nput|\bsequence\b|\bdata uses\b")  # sentences on where inputs are
 SHRINKS = re.compile(r"\[n\+1\] may be smaller|\bmay shrink\b")  # sentences on lists whose members may differ
 SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others
 SORTED = re.compile(r"\b(sorted|ordered)\b")
@@ -441,6 +442,9 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield from _of_callback(words)
     if SHRINKS.search(clause.text):
         yield from (Break("unequal refused", function.name, p.name) for p in named if p.name.endswith("Desc"))
+    if CHOSEN.search(clause.text):
+        kinds = [ENUMERATIONS[p.base_type] for p in named if p.base_type in ENUMERATIONS]
+        yield from (Break("refused", function.name, only=(member.name,)) for kind in kinds for member in kind)
     if UNHELD.search(clause.text):
         yield from (Break("held contents refused", function.name, p.name) for p in named if p.memory == "device")
     for word in words:
@@ -472,6 +476,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     yield from _of_named_parameters(clause, function, named)
     for other in others:
         yield from _of_named_parameters(clause, other, [p for p in other.parameters if p.name in words])
+        yield from (Break("enumerator", other.name, word, types[word]) for word in words if word in types)
         if any(p.direction == "out" and p.base_type.endswith("Descriptor_t") for p in other.arguments):
             yield Break("stored", other.name, kind="shape")
         if demands:
@@ -587,7 +592,7 @@ def _of_all(clause: Any, function: Any) -> Iterator[Break]:
     """Yield breaks of everything a function does, for a text that names no parameter of it."""
     if any(p.memory == "device" and p.direction != "in" for p in function.parameters):
         if clause.kind in ("layout", "shape"):
-            yield Break("misread", function.name)
+            yield from (Break("misread", function.name) for _ in range(READS.search(clause.text) is not None))
             yield Break(MISPLACED, function.name)
         yield Break(ELEMENT, function.name)
         yield Break("unwritten", function.name)
