@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from dualdnn.accelerated.runtime import timing
+from dualdnn.accelerated.runtime.device import Device
 from dualdnn.accelerated.runtime.timing import Clock
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.conformance.bench.ceilings import Ceilings
@@ -20,8 +19,7 @@ from dualdnn.conformance.bench.designed import OnChip, designed_bytes
 from dualdnn.conformance.bench.measure import STREAM_CALLS, Bench, algorithms_of, with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
-from dualdnn.conformance.report import read_json, write_report
-from synthetic_report import synthetic_report
+from dualdnn.conformance.report import Report, Subject, read_json, write_report
 
 
 def test_rows_are_distinct_and_count_their_bytes():
@@ -124,9 +122,10 @@ def test_calls_of_a_stream_are_queued_before_they_are_timed_together():
         seen.append(len(made) - before)
         return float(seen[-1])
 
-    bench = SimpleNamespace(device=SimpleNamespace(kind="gpu"), clock=SimpleNamespace(seconds=seconds))
+    bench = Bench.__new__(Bench)
+    bench.device, bench.clock = SimpleNamespace(kind="gpu"), SimpleNamespace(seconds=seconds)
     works = [lambda: made.append("ours"), lambda: made.append("vendor")]
-    assert Bench._in_stream(bench, works) == [1.0, 1.0]  # seconds per call
+    assert bench._in_stream(works) == [1.0, 1.0]  # seconds per call
     assert set(seen) == {STREAM_CALLS} and made[STREAM_CALLS - 1 : STREAM_CALLS + 1] == ["ours", "vendor"]
 
 
@@ -198,36 +197,24 @@ def test_grids_of_rotated_images():
     assert not np.allclose(grid[0], grid[1]) and np.mean(np.abs(grid) <= 1) > 0.9
 
 
-STOPPED = """
-import sys
-from dualdnn.conformance.bench.measure import Bench
-from dualdnn.conformance.command_line import main
+@pytest.fixture
+def bench(monkeypatch, capsys):
+    """Return a function that runs the command and returns what it printed.
 
-measure, begun = Bench.measure, []
+    pytest-benchmark measures nothing inside a worker of a parallel run, whose variables are therefore removed.
+    """
+    for name in [name for name in os.environ if "XDIST" in name]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(Device, "measures_anew", Device.measures_anew)  # The command sets it.
 
+    def run(*arguments, status=0):
+        assert main(["bench", "--device", "emulated", *arguments]) == status, capsys.readouterr().err
+        return capsys.readouterr().out
 
-def stopped(self, row, benchmark):
-    begun.append(row)
-    if len(begun) == 3:
-        raise KeyboardInterrupt
-    return measure(self, row, benchmark)
-
-
-Bench.measure = stopped
-sys.exit(main(sys.argv[1:]))
-"""
+    return run
 
 
-def bench(*arguments, program=("-m", "dualdnn.conformance"), status=0):
-    """Run the command in its own process, as pytest-benchmark measures nothing inside a parallel run."""
-    command = [sys.executable, *program, "bench", "--device", "emulated", *arguments]
-    environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == status, done.stderr
-    return done.stdout
-
-
-def test_a_few_rows(tmp_path):
+def test_a_few_rows(bench, tmp_path):
     shown = bench("-k", "8x64x14x14 half NHWC", "--limit", "2", "--out", str(tmp_path))
     written = json.loads((tmp_path / "benchmarks.json").read_text())
     assert len(written["rows"]) == 2 and written["copy_GBps"] > 0
@@ -238,14 +225,22 @@ def test_a_few_rows(tmp_path):
     assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
 
 
-def test_rows_until_somebody_stops_it(tmp_path):
-    rows = ("-k", "8x64x14x14 half NHWC", "--limit", "4", "--out", str(tmp_path))
-    shown = bench(*rows, program=("-c", STOPPED), status=130)
+def test_rows_until_somebody_stops_it(bench, tmp_path, monkeypatch):
+    measure, begun = Bench.measure, []
+
+    def stopped(self, row, benchmark):
+        begun.append(row)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return measure(self, row, benchmark)
+
+    monkeypatch.setattr(Bench, "measure", stopped)
+    shown = bench("-k", "8x64x14x14 half NHWC", "--limit", "4", "--out", str(tmp_path), status=130)
     assert len(json.loads((tmp_path / "benchmarks.json").read_text())["rows"]) == 2 and "2 small rows" in shown
 
 
-def test_a_convolution_and_the_section_of_the_report(tmp_path):
-    write_report(synthetic_report(), tmp_path)
+def test_a_convolution_and_the_section_of_the_report(bench, tmp_path):
+    write_report(Report.build([], [Subject("host")], {}, {}, {}), tmp_path)
     shown = bench("-k", "tiny convolution 1x8x6x6 8 of 3x3 stride 1 float NHWC", "--out", str(tmp_path))
     (row,) = json.loads((tmp_path / "benchmarks.json").read_text())["rows"]
     assert row["algorithm"] in row["algorithms_us"] and row["v7_ratio"] >= 1 and row["message"] is None

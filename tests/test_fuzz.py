@@ -44,7 +44,7 @@ def wrong_tanh(monkeypatch):
 
 def test_a_fault_is_found_once_and_made_simple(wrong_tanh):
     sent = Messages()
-    orders = replace(ORDERS, subjects=("accelerated:emulated",), count=300)
+    orders = replace(ORDERS, subjects=("accelerated:emulated",), count=100)
     Worker(orders, sent, Judge([open_subject("accelerated:emulated")])).draw()
     found = [value for kind, value in sent if kind == "found"]
     keys = {finding.key for finding in found}

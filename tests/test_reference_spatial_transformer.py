@@ -49,18 +49,9 @@ def grid_of(theta, height, width):
 
 def sampled(x, grid):
     """Return bilinear samples of x, zero outside, as sums over all pixels with tent weights."""
-    images, channels, height, width = x.shape
-    y = np.zeros((images, channels, *grid.shape[1:3]))
-    for n in range(images):
-        for i in range(grid.shape[1]):
-            for j in range(grid.shape[2]):
-                column = (grid[n, i, j, 0] + 1) * (width - 1) / 2
-                row = (grid[n, i, j, 1] + 1) * (height - 1) / 2
-                for r in range(height):
-                    for c in range(width):
-                        weight = max(0.0, 1 - abs(column - c)) * max(0.0, 1 - abs(row - r))
-                        y[n, :, i, j] += weight * x[n, :, r, c]
-    return y
+    pixels = [(grid[..., k, None] + 1) * (size - 1) / 2 - np.arange(size) for k, size in enumerate(x.shape[:1:-1])]
+    columns, rows = (np.maximum(0, 1 - np.abs(distances)) for distances in pixels)
+    return np.einsum("nijc,nijr,nkrc->nkij", columns, rows, x, optimize=True)
 
 
 def difference(function, at, step=1e-6):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -22,9 +23,7 @@ def nearest(value: float, precision: int, lowest: int, largest: Fraction) -> flo
     exact = Fraction(value)
     if exact == 0:
         return value
-    exponent = lowest
-    while Fraction(2) ** (exponent + 1) <= abs(exact):
-        exponent += 1
+    exponent = max(lowest, math.frexp(value)[1] - 1)
     step = Fraction(2) ** (exponent - precision + 1)
     whole, rest = divmod(exact / step, 1)
     up = rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1)

@@ -194,7 +194,11 @@ class Bench:
 
     def launch_seconds(self) -> float:
         """Return the device time of an empty kernel that overlaps with no other, in a graph of many."""
-        return self.clock.median(self._empty(), SHORT_LAUNCHES)
+        return self.clock.median(self._empty(), self._launches(SHORT_LAUNCHES))
+
+    def _launches(self, most: int) -> int:
+        """Return how many short launches are timed together: one on the emulated device, whose clock is the host's."""
+        return most if self.device.kind == "gpu" else 1
 
     def _empty(self) -> Work:
         function, stream = self.device.function(LAUNCHES, "empty"), self.clock.stream
@@ -216,7 +220,7 @@ class Bench:
 
         All calls are queued before the first begins, and each is launched by itself.
         """
-        calls = STREAM_CALLS if self.device.kind == "gpu" else 1
+        calls = self._launches(STREAM_CALLS)
 
         def seconds(work: Work) -> float:
             def program() -> None:
@@ -232,7 +236,7 @@ class Bench:
         """Return the device time of the shortest kernel that reads and writes a small tensor, in a graph of many,
         which overlap as ours do."""
         with self._copies(SMALL_BYTES) as (_, kernel):
-            return self.clock.median(kernel, SHORT_LAUNCHES)
+            return self.clock.median(kernel, self._launches(SHORT_LAUNCHES))
 
     def copy_seconds(self, nbytes: int) -> float | None:
         """Return the device time of the faster of two copies, in a graph of many, that read and write about ``nbytes``
@@ -614,13 +618,12 @@ class Bench:
         with self._repeated(work, 1) as graph:
             graph()
             once = self.clock.seconds(graph)
-        return max(1, min(200, int(TARGET_SECONDS / max(once, 1e-7)))) if self.device.kind == "gpu" else 1
+        return max(1, min(self._launches(200), int(TARGET_SECONDS / max(once, 1e-7))))
 
     def _host_seconds(self, work: Work, seconds: float) -> float:
         """Return the median host time of a call that takes ``seconds`` on the device, and whose plan is cached."""
-        most = HOST_CALLS if self.device.kind == "gpu" else 3
         times = []
-        for _ in range(max(3, min(most, int(HOST_SECONDS / seconds)))):
+        for _ in range(max(3, min(self._launches(HOST_CALLS), int(HOST_SECONDS / seconds)))):
             start = time.perf_counter()
             work()
             times.append(time.perf_counter() - start)

@@ -403,12 +403,14 @@ def test_architectures() -> None:
         compiler.toolchain("gfx90")
 
 
+TEST_KERNELS = sorted((Path(__file__).parent / "kernels").glob("*.cu"), key=lambda path: path.stat().st_size)
+
+
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
-def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
-    kernels = Path(__file__).parent / "kernels"
-    modules: list[tuple[str | Path, sources.Definitions]] = [(path, ()) for path in sorted(kernels.glob("*.cu"))]
-    paths = compiler.compile_all(modules, "sm_90", jobs=2)
-    for path in paths:
+@pytest.mark.parametrize("count", [1, pytest.param(len(TEST_KERNELS), marks=pytest.mark.long)])
+def test_nvcc_compiles_test_kernels(folder: Path, count: int) -> None:
+    modules: list[tuple[str | Path, sources.Definitions]] = [(path, ()) for path in TEST_KERNELS[:count]]
+    for path in compiler.compile_all(modules, "sm_90", jobs=2):
         content = cache.verified(path)
         assert content and content.startswith(b"\x7fELF") and b"about_" in content
 
