@@ -175,7 +175,8 @@ def objects_of(clause: Any, broken: Break) -> set[str]:
     A size is about the calls that share the memory, a preset about its getter. A demand, and a sentence on what another
     call fills or does, are about the call that they name.
     """
-    ways = broken.how in ("accepted", "stored") or clause.text.startswith(broken.function)
+    does = clause.text.startswith(broken.function) and not forbids(clause)
+    ways = does or broken.how in ("accepted", "stored")
     named = ways and broken.function in clause.text
     demanded = {broken.function} if named or broken.kind == "default" else set()
     return {object_of(name) for name in {clause.function, *SPACES_OF.get(clause.function, ()), *demanded}}
