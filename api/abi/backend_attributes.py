@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..descriptors import BackendDescriptor
 from ..document import Function
 from ..enumerations import cudnnBackendAttributeType_t as Type
 from ..status import BAD_PARAM, CudnnError
 from .c_types import ADDRESS, packed, read
-from .objects import Objects
+
+if TYPE_CHECKING:
+    from .objects import Objects
 
 MAX_ELEMENTS = 1 << 20  # elements per attribute; a larger count is an error, and the array is not read
 # CODES holds the element types of table 41 as codes of the struct module; the other types are enumerations.

@@ -2,7 +2,8 @@
 contents.
 
 A descriptor that consists of a specification and options is a value, which C stores as a number. Its Python object
-exists only during a call. Handles and other descriptors are kept here until they are destroyed.
+exists only during a call. Handles and other descriptors are kept here until they are destroyed. A backend descriptor is
+a value until another one refers to it; C also stores the addresses of a variant pack.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..handle import Handle
 from ..operations.forks import free_in_children
 from ..operations.specs import DOUBLE
 from ..status import ALLOC_FAILED, CudnnError
-from .memo.keys import HANDLE_KIND, KINDS, NUMBERED
+from .memo.keys import HANDLE_KIND, KINDS, NUMBERED, POINTERS
 
 LIVES, DESTROYED = 1, 2  # C reports these states of a pointer.
 NAMING_KEPT = 16  # objects that name the same dropout descriptor, read at a time
@@ -53,7 +54,6 @@ class Objects:
         self.ffi, self.lib = ffi, lib
         self.kept: dict[int, Any] = {}
         self.pointers: dict[int, int] = {}  # It maps id() of a kept object to its pointer.
-        self.finalized: dict[int, Any] = {}  # It maps a pointer to the finalised plan or variant pack that C knows.
         self.values: list[Any] = [None]  # It maps a number to a value; None means forgotten.
         self.numbers: dict[Any, int] = {}
         self.met: set[int] = set()  # It holds the numbers of values used since values were last forgotten.
@@ -110,7 +110,7 @@ class Objects:
             return TYPES[kind].gone()
         self.serving.values.add(value)
         self.serving.known[pointer] = known
-        made = self._made(self.values[value])
+        made = self._made(pointer, self.values[value])
         if made.named:
             made.named = tuple(map(self.get, named))
         if held:
@@ -133,9 +133,14 @@ class Objects:
             pointer = self.lib.object_new(HANDLE_KIND if is_handle else KINDS[value.type_name], number)
             if not pointer:
                 raise CudnnError(ALLOC_FAILED, "cudnnStatus_t/c04", "there is no room for another object")
-            if is_handle or isinstance(value, BackendDescriptor) or not number:
+            if is_handle or not number:
                 self.kept[pointer], self.pointers[id(value)] = value, pointer
         return int(pointer)
+
+    def _keep(self, pointer: int, value: BackendDescriptor) -> None:
+        """Keep the object of a descriptor whose state C no longer stores."""
+        self.kept[pointer], self.pointers[id(value)] = value, pointer
+        self.lib.object_set(pointer, 0, 0, (0, 0))
 
     def _pointer(self, value: Any) -> int:
         """Return the pointer of an object that the call uses, or 0 for another object."""
@@ -150,15 +155,16 @@ class Objects:
                     self.get(each).part_from(ended)
                 self.changes()
         self.pointers.pop(id(self.kept.pop(pointer, None)), None)
-        self.finalized.pop(pointer, None)
         self.lib.object_free(pointer)
 
     def changes(self) -> set[int]:
         """Copy the call's changes of descriptors to C, and return the pointers of changed objects."""
         changed, known = set(), self.serving.known
         for pointer, value in self.serving.seen.items():
-            if isinstance(value, BackendDescriptor):
-                self._finalize(pointer, value)
+            if isinstance(value, BackendDescriptor) and value.alive:
+                if self._set_backend(pointer, value):
+                    changed.add(pointer)
+                continue
             if not (isinstance(value, Descriptor) and value.alive and pointer in known):
                 continue
             named = [0 if each is None else self._pointer(each) for each in value.named]
@@ -169,22 +175,25 @@ class Objects:
                 changed.add(pointer)
         return changed
 
-    def _finalize(self, pointer: int, descriptor: BackendDescriptor) -> None:
-        """Tell C when a plan or a variant pack is finalised, or begins anew."""
-        from ..graph.execution import ExecutionPlan  # Only programs with graphs load these modules.
-        from ..graph.settings import VariantPack
+    def _set_backend(self, pointer: int, descriptor: BackendDescriptor) -> bool:
+        """Copy the state of a backend descriptor to C, or keep its object if it refers to others; return whether C has
+        another value."""
+        from .backend_state import plan_of, state_of  # Only programs with graphs load these modules.
 
-        record = descriptor.spec and descriptor.spec.record
-        if self.finalized.get(pointer) is record or pointer not in self.kept:
-            return
-        number = self.number_of(descriptor)
-        if isinstance(record, VariantPack):
-            addresses = [*record.pointers.values(), record.workspace]
-            self.lib.object_variant(pointer, number, [address or 0 for address in addresses], len(addresses))
+        if pointer not in self.kept:
+            number, state = self.number_of(descriptor), state_of(descriptor)
+            if number and state and self.lib.object_variant(pointer, number, state[1], len(state[1])):
+                return bool(number != self.serving.known[pointer][0])
+            self._keep(pointer, descriptor)
+        elif plan := plan_of(descriptor):
+            named = self.pointers.get(id(plan.handle), 0)
+            self.lib.object_set(pointer, self.number_of(descriptor), 0, (named, 0))
         else:
-            handle = self.pointers.get(id(record.handle), 0) if isinstance(record, ExecutionPlan) else 0
-            self.lib.object_set(pointer, number, 0, (handle, 0))
-        self.finalized[pointer] = record
+            self.lib.object_set(pointer, 0, 0, (0, 0))
+            for each in (each for elements in descriptor.elements.values() for each in elements):
+                if isinstance(each, BackendDescriptor) and (other := self._pointer(each)) not in {0, *self.kept}:
+                    self._keep(other, each)
+        return False
 
     # The following methods number values.
 
@@ -207,8 +216,14 @@ class Objects:
         self.serving.values.add(number)
         return number
 
-    def _made(self, key: Any) -> Descriptor:
+    def _made(self, pointer: int, key: Any) -> Descriptor:
         kind, value = key
+        if kind is BackendDescriptor:
+            from .backend_state import restored
+
+            addresses = self.ffi.new("uint64_t[]", POINTERS)
+            self.lib.object_addresses(pointer, addresses)
+            return restored(value, [*addresses])
         made: Descriptor = kind()
         made.value = value
         return made
@@ -238,20 +253,20 @@ def _value(value: Any) -> Any:
             return None
         return backend.name, getattr(backend, "device", None), value.release, value.reproducible
     if isinstance(value, BackendDescriptor):
-        return _executed(value.spec and value.spec.record)
+        return _backend_value(value)
     if value.type_name not in NUMBERED:
         return None
     return type(value), value.value
 
 
-def _executed(record: Any) -> Any:
-    """Return what decides an execution beside addresses and the handle: a plan's operation, a variant pack's ids."""
-    from ..graph.execution import ExecutionPlan
-    from ..graph.settings import VariantPack
+def _backend_value(descriptor: BackendDescriptor) -> Any:
+    """Return the key of a backend descriptor: the operation of a plan, or the state of one that refers to no object."""
+    from .backend_state import plan_of, state_of
 
-    if isinstance(record, ExecutionPlan):
-        return BackendDescriptor, record.operation
-    return (BackendDescriptor, *record.pointers) if isinstance(record, VariantPack) else None
+    if plan := plan_of(descriptor):
+        return BackendDescriptor, plan.operation
+    state = state_of(descriptor)
+    return state and (BackendDescriptor, state[0])
 
 
 def _has_doubles(value: Any) -> bool:

@@ -91,12 +91,126 @@ shown["destroyed plan"] = run(plan, pack, other)
 print(json.dumps(shown))
 """
 
+PACKS = """
+plan, memory, asked = plan_of(handle, 0.5), [operands() for _ in range(3)], []
+for each in memory:
+    before = counts()["asked"]
+    pack = pack_of(*(piece.address for piece in each))
+    status = C.cudnnBackendExecute(handle, plan, pack)
+    assert C.cudnnBackendDestroyDescriptor(pack) == 0 == status, said()
+    asked.append(counts()["asked"] - before)
+    assert np.array_equal(contents(each[2], np.float32), x + np.float32(0.5) * b)
+print(json.dumps([asked, counts()["differ"]]))
+"""
+DESCRIPTORS = """
+def number_of(kind):
+    return getattr(names.cudnnBackendAttributeType_t, f"CUDNN_TYPE_{kind}")
+def call(function, *arguments, outputs=()):
+    shown.append([function, getattr(C, f"cudnnBackend{function}")(*arguments), said(), [bytes(o).hex() for o in outputs]])
+def new(kind):
+    found = P()
+    call("CreateDescriptor", Kind[f"CUDNN_BACKEND_{kind}_DESCRIPTOR"], ref(found))
+    return found
+def set_(d, name, kind, *values, count=None):
+    array = (CODES.get(kind, Int) * max(len(values), 1))(*values)
+    call("SetAttribute", d, Name[f"CUDNN_ATTR_{name}"], number_of(kind), ctypes.c_int64(len(values) if count is None else count), array if values else None)
+def get(d, name, kind, requested):
+    array, found = (CODES.get(kind, Int) * 8)(*[9] * 8), ctypes.c_int64(77)
+    call("GetAttribute", d, Name[f"CUDNN_ATTR_{name}"], number_of(kind), ctypes.c_int64(requested), ref(found), array, outputs=(found, array))
+def tensor_set(t, uid=5):
+    for name, kind, values in (("UNIQUE_ID", "INT64", [uid]), ("DATA_TYPE", "DATA_TYPE", [0]), ("BYTE_ALIGNMENT", "INT64", [4]),
+            ("DIMENSIONS", "INT64", [1, 4, 64]), ("STRIDES", "INT64", [256, 64, 1])):
+        set_(t, f"TENSOR_{name}", kind, *values)
+def sequence():
+    p = new("VARIANT_PACK")
+    set_(p, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", 64, 0, 128)
+    set_(p, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", count=-1)
+    set_(p, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", count=3)
+    call("Finalize", p)  # Two attributes are missing.
+    set_(p, "VARIANT_PACK_UNIQUE_IDS", "INT64", 3, 4, 3)
+    set_(p, "VARIANT_PACK_WORKSPACE", "VOID_PTR", 4096)
+    call("Finalize", p)  # The ids repeat.
+    set_(p, "VARIANT_PACK_UNIQUE_IDS", "INT64", 3, 4, 5)
+    call("Finalize", p)
+    call("Finalize", p)
+    get(p, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", 8)
+    get(p, "VARIANT_PACK_UNIQUE_IDS", "INT64", 2)
+    get(p, "VARIANT_PACK_WORKSPACE", "VOID_PTR", 1)
+    set_(p, "VARIANT_PACK_WORKSPACE", "VOID_PTR", 0)
+    call("Initialize", p, Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, P(8))
+    set_(p, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", *range(16, 16 * 41, 16))
+    set_(p, "VARIANT_PACK_UNIQUE_IDS", "INT64", *range(40))
+    set_(p, "VARIANT_PACK_WORKSPACE", "VOID_PTR", 0)
+    call("Finalize", p)
+    get(p, "VARIANT_PACK_DATA_POINTERS", "VOID_PTR", 8)
+    call("Initialize", p, Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, P(8))
+    set_(p, "VARIANT_PACK_WORKSPACE", "VOID_PTR", 0)
+    call("DestroyDescriptor", p)
+    call("DestroyDescriptor", p)
+    w = new("POINTWISE")
+    set_(w, "POINTWISE_MODE", "POINTWISE_MODE", 0)
+    set_(w, "POINTWISE_MODE", "POINTWISE_MODE", 99)
+    set_(w, "POINTWISE_MATH_PREC", "DATA_TYPE", 0)
+    for clip in (0.0, -0.0):
+        set_(w, "POINTWISE_RELU_LOWER_CLIP", "FLOAT", clip)
+    call("Finalize", w)
+    get(w, "POINTWISE_RELU_LOWER_CLIP", "FLOAT", 1)
+    ts = [new("TENSOR") for _ in range(3)]
+    for uid, t in enumerate(ts[:2]):
+        tensor_set(t, uid)
+        call("Finalize", t)
+    node = new("OPERATION_POINTWISE")
+    set_(node, "OPERATION_POINTWISE_PW_DESCRIPTOR", "BACKEND_DESCRIPTOR", w.value)
+    for role, t in zip("XBY", ts):
+        set_(node, f"OPERATION_POINTWISE_{role}DESC", "BACKEND_DESCRIPTOR", t.value)
+    call("Finalize", node)  # One tensor is not finalised.
+    tensor_set(ts[2], 2)
+    call("Finalize", ts[2])
+    call("Finalize", node)
+    read = new("TENSOR")
+    array, found = (P * 1)(read.value), ctypes.c_int64(77)
+    call("GetAttribute", node, Name.CUDNN_ATTR_OPERATION_POINTWISE_YDESC, number_of("BACKEND_DESCRIPTOR"), ctypes.c_int64(1), ref(found), array)
+    get(read, "TENSOR_UNIQUE_ID", "INT64", 1)
+    get(read, "TENSOR_STRIDES", "INT64", 3)
+    second = new("OPERATION_POINTWISE")
+    set_(second, "OPERATION_POINTWISE_PW_DESCRIPTOR", "BACKEND_DESCRIPTOR", w.value)
+    for role, t in zip("XBY", ts):
+        set_(second, f"OPERATION_POINTWISE_{role}DESC", "BACKEND_DESCRIPTOR", t.value)
+    call("DestroyDescriptor", ts[0])
+    call("Finalize", second)  # A tensor was destroyed.
+    for d in (w, *ts, node, second, read):
+        call("DestroyDescriptor", d)
+answers, asked = [], []
+for _ in range(3):
+    shown, before = [], counts()["asked"]
+    sequence()
+    answers.append(shown)
+    asked.append(counts()["asked"] - before)
+print(json.dumps([answers, asked, counts()["differ"]]))
+"""
+
 
 def test_an_execution_enters_python_once_for_each_plan(ran: Any) -> None:
     """C answers executions with new variant packs on other memory."""
     shown, differ = json.loads(ran(GRAPH + REPEATED, **EMULATED))
     assert [asked for _, asked in shown] == [1, 0, 0, 1, 0, 0, 0, 0, 0] and not differ
     assert all(status == 0 for status, _ in shown)
+
+
+def test_a_variant_pack_is_made_without_python(ran: Any) -> None:
+    """C creates, sets, finalises and destroys packs whose addresses are new."""
+    assert json.loads(ran(GRAPH + PACKS, **EMULATED)) == [[7, 0, 0], 0]
+    assert json.loads(ran(GRAPH + PACKS, DUALDNN_MEMO="check", **EMULATED))[1] == 0
+
+
+def test_backend_descriptors(ran: Any) -> None:
+    """C answers calls for descriptors as Python does: refused ones, others that fill, renew or refer to descriptors."""
+    by_python, _, _ = json.loads(ran(GRAPH + DESCRIPTORS, DUALDNN_MEMO="0"))
+    by_memo, asked, _ = json.loads(ran(GRAPH + DESCRIPTORS))
+    compared, _, differ = json.loads(ran(GRAPH + DESCRIPTORS, DUALDNN_MEMO="check"))
+    assert by_memo == compared == by_python and not differ
+    assert by_python[0] == by_python[1] and {status for _, status, *_ in by_python[0]} >= {0, 1, 3}
+    assert asked[1] == asked[2] < asked[0] - 30
 
 
 def statuses(shown: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ uint64_t object_new(unsigned, uint32_t);
 void object_free(uint64_t);
 void object_set(uint64_t, unsigned, uint64_t, const uint64_t *);
 int object_variant(uint64_t, unsigned, const uint64_t *, unsigned);
+void object_addresses(uint64_t, uint64_t *);
 unsigned objects_naming(uint64_t, uint64_t *, unsigned);
 void objects_mark(unsigned char *, unsigned);
 int memo_value(unsigned, int);

@@ -28,7 +28,9 @@ static int replay(Thread *t, const Entry *e, Call *k, const uint64_t *words)
         else if (f->what == HOLD) atomic_store_explicit(&k->slots[f->argument]->held, k->addresses[f->kind], memory_order_relaxed);
         else if (f->what == NAME) atomic_store_explicit(&k->slots[f->argument]->named[f->value], k->addresses[f->kind], memory_order_release);
         else if (f->what == POINT) *(uint64_t *)words[f->argument] = k->addresses[f->kind] + f->value;
-        else if (f->what == DESTROY) object_free(k->addresses[f->argument]);
+        else if (f->what == STORE) {
+            if (!variant_store(k->slots[f->argument], f->kind, (const uint64_t *)words[ELEMENTS], f->value)) return ALLOC_FAILED;
+        } else if (f->what == DESTROY) object_free(k->addresses[f->argument]);
         else if (!(*(uint64_t *)words[f->argument] = object_new(f->kind, f->value))) return ALLOC_FAILED;
     }
     if (e->text) memcpy(t->message, e->text, strlen(e->text) + 1);

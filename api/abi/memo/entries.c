@@ -1,7 +1,8 @@
 /* The memo stores the answer of each call by its key. An entry is immutable once a thread can find it. */
 typedef struct { uint32_t argument, bytes, offset; } Output;                   /* bytes to write behind an argument */
-enum { SET = 1, CREATE, DESTROY, HOLD, NAME, POINT };
-/* An effect changes an object or, for POINT, writes an address. HOLD, NAME and POINT use the address of argument `kind`. */
+enum { SET = 1, CREATE, DESTROY, HOLD, NAME, POINT, STORE, ELEMENTS = 4 /* the array of cudnnBackendSetAttribute */ };
+/* An effect changes an object or, for POINT, writes an address. HOLD, NAME and POINT use the address of argument `kind`. STORE copies
+   `value` addresses of argument ELEMENTS into a variant pack, from its index `kind` on. */
 typedef struct { uint32_t argument, what, kind, value; } Effect;
 typedef struct { uint32_t first, second; uint64_t size, other_size; } Pair;    /* two operands, one of them written, and their bytes */
 typedef struct { uint32_t argument, unused; uint64_t bytes; } Least;           /* minimum memory of an operand */

@@ -13,14 +13,15 @@ from ... import api_log
 from ...answers import HANDLE
 from ...descriptors import DESCRIPTORS
 from ...document import Function
+from ...enumerations import cudnnBackendAttributeType_t as Type
 from ...functions import computing_of
 from ...operations import replay
 from ...status import BAD_PARAM, INVALID_VALUE, MAPPING_ERROR, NOT_SUPPORTED
 from ..c_types import destroys
 from ..objects import Objects
-from .keys import DROPOUT, EXECUTES, KINDS, NAMING, SIZED, is_answered, scalars_of
+from .keys import ADDRESSES, BACKEND, DROPOUT, EXECUTES, KINDS, NAMING, SIZED, is_answered, scalars_of
 
-SET, CREATE, DESTROY, HOLD, NAME, POINT = 1, 2, 3, 4, 5, 6  # These are the effects in entries.c.
+SET, CREATE, DESTROY, HOLD, NAME, POINT, STORE = 1, 2, 3, 4, 5, 6, 7  # These are the effects in entries.c.
 LAUNCH = -7  # status that tells C to run the recorded launches
 REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # These statuses depend only on the arguments.
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
@@ -97,7 +98,12 @@ class Keeper:
         return bool(self.lib.memo_asks())
 
     def refused(self, status: int, text: str) -> None:
-        """Record an error that depends only on the arguments, and not on memory."""
+        """Record an error that depends only on the arguments, and not on memory.
+
+        Messages about a backend descriptor may show its addresses.
+        """
+        if self.name.startswith(BACKEND):
+            return
         if not self.computes and not self.sized and status in REFUSALS and self.asks() and self.lib.draft_begin():
             self.lib.draft_keep(self.memo.number(status), text.encode())
 
@@ -112,9 +118,13 @@ class Keeper:
         lib = self.lib
         if self.sized and not self._sized(c):
             return
+        if any(c[i] in self.objects.kept for i, _ in self.described):
+            return  # The call has made Python keep the descriptor's state.
         for i, result, data in outputs:
             if self.parameters[i].base_type in DESCRIPTORS:
-                lib.draft_effect(i, CREATE, KINDS[self.parameters[i].base_type], self.objects.number_of(result))
+                if not (number := self.objects.number_of(result)):
+                    return
+                lib.draft_effect(i, CREATE, KINDS[self.parameters[i].base_type], number)
             elif data and not (self.sized and self._pointed(c, i, result)):
                 lib.draft_output(i, data, len(data))
         for i, is_set in self.described:
@@ -123,6 +133,8 @@ class Keeper:
                 lib.draft_effect(i, SET, 0, self.objects.number_of(self.objects.get(c[i])))
         if self.destroys and c[0]:
             lib.draft_effect(0, DESTROY, 0, 0)
+        if self.name == f"{BACKEND}SetAttribute" and c[2] == Type.CUDNN_TYPE_VOID_PTR:
+            lib.draft_effect(0, STORE, ADDRESSES[c[1]], c[3])
         for i, which, argument in self.naming:
             lib.draft_effect(i, NAME, argument, which)
         if self.holding:
@@ -288,10 +300,10 @@ class Launches:
 
 
 def _places(plan: Any, pack: Any) -> list[int]:
-    """Return where C has the memory of an execution's operands: the pack's pointers, then its workspace, follow the
+    """Return where C has the memory of an execution's operands: the pack's workspace, then its pointers, follow the
     three arguments."""
-    place = {uid: 3 + i for i, uid in enumerate(pack.spec.record.pointers)}
-    return [*(place[uid] for uid in plan.spec.record.uids), 3 + len(place)]
+    place = {uid: 4 + i for i, uid in enumerate(pack.spec.record.pointers)}
+    return [*(place[uid] for uid in plan.spec.record.uids), 3]
 
 
 def _are_filled_in(scalars: Scalars, values: Mapping[str, float] | None, steps: Sequence[Any]) -> bool:

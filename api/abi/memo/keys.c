@@ -89,6 +89,13 @@ static inline int key_variant(Call *k, int plan, int pack, int behind)
     return count > 0;
 }
 
+/* Add only whether there are addresses that a variant pack stores; their number is in the key. Return 0 if C cannot store them. */
+static inline int key_addresses(Call *k, uint64_t array, long long count)
+{
+    key_bits(k, !array);
+    return count >= 0 && count < POINTERS;
+}
+
 static inline void key_double(Call *k, double value) { memcpy(&k->words[k->count++], &value, sizeof value); }
 
 static inline void key_float(Call *k, float value)

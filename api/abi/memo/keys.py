@@ -14,7 +14,10 @@ from ...answers import VALUES, depends_on_more, is_replaced_by
 from ...descriptors import DESCRIPTORS
 from ...document import Function, Parameter
 from ...enumerations import ENUMERATIONS
+from ...enumerations import cudnnBackendAttributeName_t as Name
+from ...enumerations import cudnnBackendAttributeType_t as Type
 from ...functions import computing_of
+from ..backend_attributes import CODES, MAX_ELEMENTS, OBJECTS
 from ..c_types import NUMBERS, RESULTS, depth, destroys, sized
 
 HANDLE_KIND = 31
@@ -28,6 +31,10 @@ SIZED = {
     "cudnnGetRNNWeightParams": ("weightSpace", "weightSpaceSize"),
 }
 EXECUTES = "cudnnBackendExecute"  # Its operands are the pointers of its variant pack.
+BACKEND = "cudnnBackend"  # the beginning of the names of functions for backend descriptors
+POINTERS = 32  # addresses of a variant pack, as in objects.c
+# ADDRESSES maps an attribute to the index of its first address among a variant pack's.
+ADDRESSES = {Name.CUDNN_ATTR_VARIANT_PACK_WORKSPACE: 0, Name.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS: 1}
 WRITES_STATES = "cudnnSetDropoutDescriptor"  # It writes states only if it gets memory for them.
 FILL_BYTES = (
     "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # It is the C expression for the bytes of a padding value, by cudnnDataType_t.
@@ -47,12 +54,37 @@ def key_of(function: Function) -> list[str] | None:
     if name == EXECUTES:
         objects = [f"key_object(&k, {i}, a{i}, 0)" for i in (1, 2)]
         return [_handle(function, 0), f"if (!({' && '.join(objects)} && key_variant(&k, 1, 2, 3))) goto ask;"]
+    if name.startswith(BACKEND):
+        return _backend_key(name)
     if depends_on_more(name) or name in RESULTS or not hasattr(cudnn, name):
         return None
     parts = [_part(function, index) for index in range(len(function.parameters))]
     if None in parts or len(parts) > MAX_ARGUMENTS:
         return None
     return [part for part in parts if part]
+
+
+def _backend_key(name: str) -> list[str]:
+    """Return the statements for a call that makes, sets, finalises, reads or destroys a backend descriptor.
+
+    Python has the state of a descriptor that refers to objects, and of a plan, which names its handle.
+    """
+    described = ["if (!a0 || !key_object(&k, 0, a0, 0) || k.slots[0]->named[0]) goto ask;"]
+    numbers = [f"key_bits(&k, (uint64_t)a{i});" for i in (1, 2, 3)]
+    if name == f"{BACKEND}CreateDescriptor":
+        return ["key_bits(&k, (uint64_t)a0);", "key_output(&k, 1, a1);"]
+    if name == f"{BACKEND}Initialize":
+        return [*described, *numbers[:2]]
+    if name not in (f"{BACKEND}SetAttribute", f"{BACKEND}GetAttribute"):
+        return described
+    refers = " || ".join(f"a2 == {kind:d}" for kind in OBJECTS)
+    if name == f"{BACKEND}GetAttribute":
+        outputs = [f"key_output(&k, {i}, a{i});" for i in (4, 5)]
+        return [f"if (a2 == {Type.CUDNN_TYPE_VOID_PTR:d} || {refers}) goto ask;", *described, *numbers, *outputs]
+    sizes = "".join(f"a2 == {kind:d} ? {calcsize(code)} : " for kind, code in CODES.items() if calcsize(code) != 4)
+    array = f"key_array(&k, a4, a3, {MAX_ELEMENTS}, 0, {sizes}4)"
+    addresses = f"a2 == {Type.CUDNN_TYPE_VOID_PTR:d} ? key_addresses(&k, a4, a3) : {array}"
+    return [f"if ({refers}) goto ask;", *described, *numbers, f"if (!({addresses})) goto ask;"]
 
 
 def scalars_of(function: Function) -> dict[str, int]:

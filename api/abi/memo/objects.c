@@ -8,7 +8,7 @@
 enum { CHUNKS = 256, CHUNK = 1024, PLACES = CHUNKS * CHUNK, HANDLE = 31, NAMES = 2, POINTERS = 32 };
 #define GENERATION (1ull << 27)
 
-/* The pointers of a finalised variant pack, then its workspace. */
+/* The addresses of a variant pack: its workspace, then its pointers. */
 typedef struct { _Atomic unsigned count; _Atomic uint64_t address[POINTERS]; } Variant;
 
 typedef struct {
@@ -118,16 +118,32 @@ static void object_set(uint64_t number, unsigned value, uint64_t held, const uin
     for (int i = 0; i < NAMES; i++) atomic_store(&slot->named[i], named[i]);
 }
 
-/* Store a finalised variant pack. Return 0 if there is no memory or are too many addresses; Python then serves its calls. */
+/* Store addresses of a variant pack from the index `first` on. Return 0 if there is no memory or are too many. */
+static int variant_store(Slot *slot, unsigned first, const uint64_t *addresses, unsigned count)
+{
+    Variant *variant = atomic_load_explicit(&slot->variant, memory_order_acquire);
+    if (first + count > POINTERS || (!variant && !(variant = calloc(1, sizeof *variant)))) return 0;
+    for (unsigned i = 0; i < count; i++) atomic_store_explicit(&variant->address[first + i], addresses[i], memory_order_relaxed);
+    if (first) atomic_store_explicit(&variant->count, first + count, memory_order_relaxed);
+    atomic_store_explicit(&slot->variant, variant, memory_order_release);
+    return 1;
+}
+
+/* Set the value and the addresses of a backend descriptor. Return 0 if C cannot store them; Python then has its state. */
 static int object_variant(uint64_t number, unsigned value, const uint64_t *addresses, unsigned count)
 {
     Slot *slot = slot_of(number);
-    if (!slot || count > POINTERS) return 0;
-    Variant *variant = atomic_load(&slot->variant);
-    if (!variant && !(variant = calloc(1, sizeof *variant))) return 0;
-    for (unsigned i = 0; i < count; i++) atomic_store(&variant->address[i], addresses[i]);
-    atomic_store(&variant->count, count), atomic_store(&slot->variant, variant), atomic_store(&slot->value, value);
+    if (!slot || (count && !(variant_store(slot, 0, addresses, 1) && variant_store(slot, 1, addresses + 1, count - 1)))) return 0;
+    atomic_store(&slot->value, value);
     return 1;
+}
+
+/* Read the addresses of a variant pack; those that were not set are 0. */
+static void object_addresses(uint64_t number, uint64_t *addresses)
+{
+    Slot *slot = slot_of(number);
+    Variant *variant = slot ? atomic_load(&slot->variant) : NULL;
+    for (unsigned i = 0; i < POINTERS; i++) addresses[i] = variant ? atomic_load(&variant->address[i]) : 0;
 }
 
 /* Return how many objects refer to another one. found: receives up to `room` of their numbers. */
