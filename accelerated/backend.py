@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import BackendError, Operation, dlpack
+from dualdnn.api.operations import BackendError, Operation, dlpack, replay
 from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
-from .records import Record, likeness
+from .records import BOUND_KEPT, Record, likeness
 from .reproducible import at_level, canonical_operation, require_level
-from .runtime.device import Stream
+from .runtime.device import Launching, Stream
 from .runtime.devices import open_device
 from .runtime.errors import DeviceError, DeviceUnavailable
 from .runtime.timing import Clock
@@ -312,29 +312,34 @@ class AcceleratedBackend:
 class _Launcher:
     """Run a plan. Raises BackendError where a launch fails.
 
-    records: the plan's records by likeness of addresses. latest: the addresses of the last call and its record.
+    bound: the launches at the addresses of earlier calls. records: the plan's records by likeness of addresses.
     meanwhile: a temporary record while a kernel is compiled, as (finished compilations, likeness, record).
     """
 
-    __slots__ = ("backend", "latest", "meanwhile", "operation", "plan", "records")
+    __slots__ = ("backend", "bound", "meanwhile", "operation", "plan", "records")
 
     def __init__(self, backend: AcceleratedBackend, operation: Operation) -> None:
-        self.backend, self.operation = backend, operation
-        self.plan, self.records = backend.plan(operation), Answers(RECORDS_KEPT)
-        self.latest: tuple[list[int], Record | None] = ([], None)
+        self.backend, self.operation, self.plan = backend, operation, backend.plan(operation)
+        self.bound, self.records = Answers(BOUND_KEPT), Answers(RECORDS_KEPT)
         self.meanwhile: tuple[int, tuple[int, ...], Record] | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        addresses = [0 if operand is None else operand.address for operand in operands]
+        addresses = tuple([0 if operand is None else operand.address for operand in operands])
         try:
-            known, record = self.latest
-            if record is None or known != addresses:
-                record = self.recorded(addresses)
-            record.start(addresses, stream)
+            for launch in (replay.live and self.bound.get(addresses)) or self._bound(addresses):
+                launch(stream)
         except (DeviceError, DeviceUnavailable) as error:
             raise BackendError(str(error)) from error
 
-    def recorded(self, addresses: list[int]) -> Record:
+    def _bound(self, addresses: tuple[int, ...]) -> list[Launching]:
+        """Return the launches at these addresses, and keep them if they are final."""
+        record = self.recorded(addresses)
+        launches = record.bound(addresses)
+        if record.final:
+            self.bound.keep(addresses, launches)
+        return launches
+
+    def recorded(self, addresses: Sequence[int]) -> Record:
         """Return the record for operands at these addresses."""
         like, finished = likeness(addresses), self.backend.device.background.finished
         if self.meanwhile is not None and self.meanwhile[:2] == (finished, like):
@@ -342,7 +347,7 @@ class _Launcher:
         found = self.records.get(like) or self._made(addresses)
         if found.final:
             self.records.keep(like, found)
-            self.latest, self.meanwhile = (addresses, found), None
+            self.meanwhile = None
         else:
             self.meanwhile = (finished, like, found)
         return found

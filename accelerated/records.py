@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Protocol
 from dualdnn.api.operations import replay
 from dualdnn.api.operations.answers import Answers
 
-from .runtime.device import Function, LaunchShape
+from .runtime.device import Function, Launching, LaunchShape
 from .runtime.tensor_map import MAP_BYTES, TensorMap
 from .scalars import Note
 
 ALIKE = 256  # bytes, largest alignment that a plan may depend on
 SCRATCH, NOTHING = -2, -1  # indices of operands that no caller passes: scratch memory and address 0
-ENCODINGS_KEPT = 16  # encoded tensor maps kept per step, by address
+BOUND_KEPT = 16  # addresses for which the launches of a call, or of a part with scratch memory, are kept
 
 
 class Launched(set[str]):
@@ -102,8 +102,7 @@ class KernelStep:
         self.function, self.template, self.shape, self.maps, self.scalars = function, template, shape, maps, scalars
         self.operands = tuple((where.operand, where.delta) for where in operands)
         self._pack, self._rest = struct.Struct(f"{len(operands)}Q").pack, template[8 * len(operands) :]
-        self._encoded = Answers(ENCODINGS_KEPT)
-        self._issue = function.in_shape(shape)
+        self._bound = function.in_shape(shape)
 
     @property
     def work(self) -> tuple[Any, ...]:
@@ -111,18 +110,14 @@ class KernelStep:
         maps = tuple((offset, where.operand, where.delta, wanted) for offset, where, wanted in self.maps)
         return self.function, self._rest, self.shape, self.operands, maps
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch the kernel. The last two addresses belong to SCRATCH and NOTHING."""
+    def bound(self, addresses: Sequence[int]) -> Launching:
+        """Return the launch on operands at these addresses. The last two addresses belong to SCRATCH and NOTHING."""
         if _launched is not None:
             _launched.note(self.function)
-        rest = self._with_maps(addresses) if self.maps else self._rest
-        self._issue(self._pack(*[addresses[operand] + delta for operand, delta in self.operands]) + rest, stream)
-
-    def _with_maps(self, addresses: Sequence[int]) -> bytes:
-        """Return the argument bytes after the operands, with tensor maps encoded for these addresses."""
-        begins = tuple(addresses[where.operand] + where.delta for _, where, _ in self.maps)
-        encoded: bytes = self._encoded.of(begins, lambda: self.encoded(begins)[8 * len(self.operands) :])
-        return encoded
+        rest, begins = self._rest, [addresses[where.operand] + where.delta for _, where, _ in self.maps]
+        if begins:
+            rest = self.encoded(begins)[8 * len(self.operands) :]
+        return self._bound(self._pack(*[addresses[operand] + delta for operand, delta in self.operands]) + rest)
 
     def encoded(self, begins: Sequence[int]) -> bytes:
         """Return the template with tensor maps encoded for tensors that begin at these addresses."""
@@ -143,9 +138,10 @@ class UploadStep:
         """Return everything that the copy depends on."""
         return self.data, self.where
 
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Copy the bytes. They are not pinned memory, so they may be freed when this returns."""
-        self.device.upload(addresses[self.where.operand] + self.where.delta, self.data, stream)
+    def bound(self, addresses: Sequence[int]) -> Launching:
+        """Return the copy to an operand at these addresses. The bytes are not pinned memory, so they may be freed."""
+        address = addresses[self.where.operand] + self.where.delta
+        return lambda stream: self.device.upload(address, self.data, stream)
 
 
 class Part(NamedTuple):
@@ -153,6 +149,21 @@ class Part(NamedTuple):
 
     scratch_bytes: int
     steps: list[KernelStep | UploadStep]
+
+    def bound(self, addresses: Sequence[int]) -> list[Launching]:
+        """Return the launches on operands at these addresses."""
+        if not self.scratch_bytes:
+            return [step.bound((*addresses, 0, 0)) for step in self.steps]
+        device = next(step.function.device for step in self.steps if isinstance(step, KernelStep))
+        kept = Answers(BOUND_KEPT)
+
+        def start(stream: Any) -> None:
+            with device.scratch.of(stream, self.scratch_bytes) as scratch:
+                known = (*addresses, scratch.address, 0)
+                for launch in kept.of(scratch.address, lambda: [step.bound(known) for step in self.steps]):
+                    launch(stream)
+
+        return [start]
 
 
 class Record:
@@ -193,19 +204,14 @@ class Record:
         """Return whether a graph of the steps keeps no memory: they are kernels without scratch memory."""
         return all(not scratch and all(isinstance(s, KernelStep) for s in steps) for scratch, steps in self.parts)
 
+    def bound(self, addresses: Sequence[int]) -> list[Launching]:
+        """Return the launches on operands at these addresses; 0 stands for a missing operand."""
+        return [launch for part in self.parts for launch in part.bound(addresses)]
+
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Run asynchronously on the stream, on operands at these addresses; 0 stands for a missing operand."""
-        for scratch_bytes, steps in self.parts:
-            if not scratch_bytes:
-                known = [*addresses, 0, 0]
-                for step in steps:
-                    step.start(known, stream)
-                continue
-            device = next(step.function.device for step in steps if isinstance(step, KernelStep))
-            with device.scratch.of(stream, scratch_bytes) as scratch:
-                known = [*addresses, scratch.address, 0]
-                for step in steps:
-                    step.start(known, stream)
+        """Run asynchronously on the stream, on operands at these addresses."""
+        for launch in self.bound(addresses):
+            launch(stream)
 
 
 def likeness(addresses: Sequence[int]) -> tuple[int, ...]:

@@ -82,7 +82,8 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
     makes = any(p.base_type in (HANDLE, *DESCRIPTORS) for p in function.parameters if p.is_returned)
     if makes or not (known and rest) or depends_on_more(function.name) or function.name.startswith("cudnnDestroy"):
         return anew
-    key_of, own = key_maker(function), Answers()
+    own = Answers()
+    key_of, find = keys_of(function, None if has_handle else own)
     numbers = [(i, p.is_pointer) for i, p in enumerate(parameters) if p in rest and not _is_value(p)]
     is_query = function.name.startswith("cudnnGet")
     changed = [i for i, p in enumerate(parameters) if _is_value(p) and not (is_query and p.direction == "in")]
@@ -91,19 +92,18 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
         if not replay.live or CHECKS.off or (releases.in_use and not has_handle):
             return anew(arguments)
         try:
-            key = key_of(*arguments)
-            kept = arguments[0].answers if has_handle else own
-            found = kept.get(key)
+            found = find(*arguments)
         except Exception:  # The checks name the wrong argument.
             return anew(arguments)
         if found is None or replay.compares:
-            return made(arguments, key, kept, found)
+            return made(arguments, found)
         for i, value in found[1]:
             arguments[i].value = value
         return found[0]
 
-    def made(arguments: tuple[Any, ...], key: Any, kept: Answers, found: Any) -> Any:
+    def made(arguments: tuple[Any, ...], found: Any) -> Any:
         """Compute the answer; cache it, or compare it with ``found`` and raise INTERNAL_ERROR if they differ."""
+        key, kept = key_of(*arguments), arguments[0].answers if has_handle else own
         result = anew(arguments)
         answer = (result, [(i, arguments[i].value) for i in changed])
         if found is not None and repr(found) != repr(answer):
@@ -117,13 +117,13 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
     return call
 
 
-def key_maker(
-    function: Function, computes: bool = False, optional: Collection[str] = ()
-) -> Callable[..., tuple[Any, ...]]:
-    """Return a function that maps a call's arguments to its cache key, in which a type precedes each value. It raises
-    any exception if there is no key.
+def keys_of(
+    function: Function, own: Answers | None = None, computes: bool = False, optional: Collection[str] = ()
+) -> tuple[Callable[..., tuple[Any, ...]], Callable[..., Any]]:
+    """Return two functions of a call's arguments: one makes the cache key, in which a type precedes each value, the
+    other finds the cached answer or returns None. They raise any exception if there is no key.
 
-    computes: says whether the function takes device memory.
+    own: holds the answers of a function without a handle. computes: says whether the function takes device memory.
     optional: names parameters that may be NULL although the function table does not say so.
     """
     names = [f"a{i}" for i in range(len(function.arguments))]
@@ -145,8 +145,10 @@ def key_maker(
             parts.append(f"type({a}), {a} if {a} == {a} != 0 else repr({a})")
         else:
             parts.append(f"type({a}), {a}")
-    made = f"lambda {', '.join(names)}: ({', '.join(parts)},)"
-    return eval(made, {"entries": _entries, "seen": seen})
+    key, kept = f"({', '.join(parts)},)", "own" if own is not None else "a0.answers"
+    texts = [f"lambda {', '.join(names)}: {body}" for body in (key, f"{kept}.get({key})")]
+    key_of, find = (eval(text, {"entries": _entries, "seen": seen, "own": own}) for text in texts)
+    return key_of, find
 
 
 def seen(value: Any) -> Any:

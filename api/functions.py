@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from . import api_log, releases
-from .answers import INTEGERS, key_maker, repeating, seen
+from .answers import INTEGERS, keys_of, repeating, seen
 from .descriptors import DESCRIPTORS, Descriptor
 from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
@@ -94,8 +94,7 @@ class _Documented:
             raise TypeError(f"{self.name} has no parameters {sorted(unknown)}")
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        if not kwargs and len(args) == len(self.parameters):
-            return args
+        """Return the arguments of a call in the document's order; raise TypeError if they do not fit."""
         return tuple(inspect.signature(self.body).bind(*args, **kwargs).arguments.values())
 
     def refuse(self, parameter: Parameter, problem: str) -> CudnnError:
@@ -255,7 +254,7 @@ def documented(
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = checks.bind(args, kwargs)
+            arguments = checks.bind(args, kwargs) if kwargs or len(args) != count else args
             if api_log.active:
                 api_log.log_call(checks.function, arguments)
                 return anew(arguments)
@@ -282,7 +281,7 @@ def documented(
                     return body(*checked)
             return body(*checked)
 
-        check, repeated = checks.check, repeating(checks.function, anew)
+        check, repeated, count = checks.check, repeating(checks.function, anew), len(checks.parameters)
         call.checks = checks  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
@@ -366,7 +365,7 @@ class _Computing:
         self.count = len(parameters)
         self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
-        self.key = key_maker(checks.function, computes=True, optional=checks.optional)
+        self.key, self.find = keys_of(checks.function, computes=True, optional=checks.optional)
         self.position = {parameters[i].name: i for i in self.device}
 
     def with_held(self, args: Any, held: Sequence[str]) -> Any:
@@ -385,16 +384,15 @@ class _Computing:
         try:
             prepared, given = self.found(args)
             handle = args[0]
-            lock = handle.lock
-            lock.acquire()
-            try:
-                operands = self._operands(handle, prepared, given)
+            with handle.lock:
+                try:
+                    operands = prepared.fitting(handle.backend.operand, given)
+                except Exception:  # The slow path finds the invalid memory and names it.
+                    operands = self._operands(handle, prepared, given)
                 if launch is None:
                     prepared.launch(operands, handle.stream)
                 else:
                     launch(handle, prepared, operands)
-            finally:
-                lock.release()
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -405,17 +403,19 @@ class _Computing:
 
     def found(self, args: tuple[Any, ...]) -> tuple[_Prepared, Sequence[Any]]:
         """Return the prepared operation of a call and the sequence that holds its operands' memory: the arguments."""
-        key: tuple[Any, ...] | None
         try:
-            key = self.key(*args)
-            prepared = args[0].answers.get(key)
+            prepared = self.find(*args)
         except Exception:  # The checks below name the wrong argument.
-            key = prepared = None
+            prepared = None
         if prepared is None:  # A destroyed handle also has no answers.
-            prepared = self._prepare(args, key)
+            prepared = self._prepare(args)
         return prepared, self.with_held(args, prepared.held) if prepared.held else args
 
-    def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
+    def _prepare(self, args: tuple[Any, ...]) -> _Prepared:
+        try:
+            key = self.key(*args)
+        except Exception:
+            key = None
         with releases.acting(getattr(args[0], "release", None)):
             checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
             given = [value if i in self.device else seen(value) for i, value in enumerate(checked)]
@@ -427,7 +427,7 @@ class _Computing:
         held: list[str] = []
         memory = tuple(self._memory_of(operation, name, held) for name in operation.operands)
         with handle.lock:
-            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held)
+            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held, self._rule)
             if key is not None and not CHECKS.off:
                 handle.answers.keep(key, prepared)
         return prepared
@@ -460,24 +460,33 @@ class _Computing:
         return (name, parameter, position, operation.min_bytes(name), operation.alignment(name), writes)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
-        """Return the checked operands of a call: their memory suffices, and outputs share memory only if a rule allows
-        it."""
-        o, apart = prepared.operation, False
-        try:
-            operands, apart = prepared.fitting(handle.backend.operand, args)
-        except Exception:  # The slow path finds the invalid memory and names it.
-            operands = [
-                checked_operand(
-                    self.checks, handle, o, name, args[i], nbytes, alignment, self.small.get(name), parameter
-                )
-                for name, parameter, i, nbytes, alignment, _ in prepared.memory
-            ]
-        if not apart:
-            for i, j, size, other_size in prepared.pairs:
-                written, other = operands[i], operands[j]
-                if -other_size < other.address - written.address < size:
-                    self._overlap(prepared, i, j, written, other)
+        """Return the operands of a call that ``prepared.fitting`` does not accept.
+
+        Raise CudnnError if memory does not suffice, or if outputs share memory that a rule does not allow.
+        """
+        operands = [
+            checked_operand(
+                self.checks,
+                handle,
+                prepared.operation,
+                name,
+                args[i],
+                nbytes,
+                alignment,
+                self.small.get(name),
+                parameter,
+            )
+            for name, parameter, i, nbytes, alignment, _ in prepared.memory
+        ]
+        for i, j, size, other_size in prepared.pairs:
+            written, other = operands[i], operands[j]
+            if -other_size < other.address - written.address < size:
+                self._overlap(prepared, i, j, written, other)
         return operands
+
+    def _rule(self, name: str, other_name: str) -> SameMemory | None:
+        """Return the rule for two operands, or None if they must not overlap."""
+        return next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
 
     def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
         """Refuse memory that an output shares with another operand, unless a rule allows it."""
@@ -486,7 +495,7 @@ class _Computing:
         exact = written.address == other.address
         if not exact and not _elements_collide(operation, name, written, other_name, other):
             return
-        rule = next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
+        rule = self._rule(name, other_name)
         where = (
             f"{name} at {written.address:#x} ({size} bytes) and {other_name} at {other.address:#x} ({other_size} bytes)"
         )
@@ -658,7 +667,12 @@ class _Prepared:
     __slots__ = ("fitting", "held", "launch", "memory", "operation", "pairs")
 
     def __init__(
-        self, operation: Operation, memory: tuple[_Memory, ...], launch: Any, held: Sequence[str] = ()
+        self,
+        operation: Operation,
+        memory: tuple[_Memory, ...],
+        launch: Any,
+        held: Sequence[str] = (),
+        rule_of: Callable[[str, str], SameMemory | None] = lambda *_: None,
     ) -> None:
         self.operation, self.memory, self.launch, self.held = operation, memory, launch, held
         self.pairs = tuple(
@@ -668,20 +682,23 @@ class _Prepared:
             if writes and i != j and size and other_size and not (other_writes and j < i)
         )
         shape = tuple((m[2], m[5], m[0] in operation.raw and not m[3]) for m in memory)
+        rules = [rule_of(memory[i][0], memory[j][0]) for i, j, *_ in self.pairs]
+        equal = [bool(rule and rule.allowed and rule.allowed(operation)) for rule in rules]
         numbers = [*(n for m in memory for n in m[3:5]), *(n for pair in self.pairs for n in pair[2:])]
-        self.fitting = _fitting(shape, tuple(pair[:2] for pair in self.pairs))(numbers)
+        pairs = tuple((i, j, may) for (i, j, *_), may in zip(self.pairs, equal, strict=True))
+        self.fitting = _fitting(shape, pairs)(numbers)
 
 
 @lru_cache(maxsize=1024)
-def _fitting(shape: tuple[tuple[int, bool, bool], ...], pairs: tuple[tuple[int, int], ...]) -> Any:
+def _fitting(shape: tuple[tuple[int, bool, bool], ...], pairs: tuple[tuple[int, int, bool], ...]) -> Any:
     """Compile the memory checks of one call signature.
 
     Return a factory. It takes the sizes and alignments of operands and the bytes of pairs, and makes a function of
-    (find, arguments). That function returns the operands and whether no pair overlaps. It raises any exception if an
-    operand's memory does not suffice.
+    (find, arguments). That function returns the operands. It raises any exception if an operand's memory does not
+    suffice or a pair overlaps.
 
     shape: gives each operand's argument index, whether it is written, and whether it may be NULL.
-    pairs: gives the indices of operands that must not overlap.
+    pairs: gives the indices of operands that must not overlap, and whether they may be the same memory.
     find: makes an operand from an argument.
     """
     every = range(len(shape))
@@ -695,8 +712,10 @@ def _fitting(shape: tuple[tuple[int, bool, bool], ...], pairs: tuple[tuple[int, 
         wrong = f"if s{i} is not None and s{i} < n{i} or a{i} % m{i}{written * writes}: raise ValueError"
         lines += [f"o{i} = None", f"if given[{position}] is not None:"] * nullable
         lines += [f"{' ' * nullable}{line}" for line in (found, wrong)]
-    apart = " and ".join(f"not -q{k} < a{j} - a{i} < p{k}" for k, (i, j) in enumerate(pairs))
-    lines.append(f"return [{', '.join(f'o{i}' for i in every)}], {apart or True}")
+    for k, (i, j, may_be_equal) in enumerate(pairs):
+        differ = f" and a{j} != a{i}" * may_be_equal
+        lines.append(f"if -q{k} < a{j} - a{i} < p{k}{differ}: raise ValueError")
+    lines.append(f"return [{', '.join(f'o{i}' for i in every)}]")
     text = f"def of(numbers):\n [{', '.join(names)}] = numbers\n def fitting(find, given):\n  "
     space: dict[str, Any] = {}
     exec(text + "\n  ".join(lines) + "\n return fitting", space)

@@ -1,8 +1,12 @@
 """Repeated host-side calls of Python return their earlier answers, and no stale ones."""
 
 import contextlib
+import sys
 
+import numpy as np
 import pytest
+from dualdnn.accelerated import records
+from dualdnn.accelerated.runtime.emulated.device import EmulatedFunction
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnDataType_t, cudnnMathType_t, cudnnTensorFormat_t
 from dualdnn.api.functions import FUNCTIONS, documented
@@ -124,3 +128,56 @@ def test_who_watches_sees_every_call_and_dead_objects_are_refused(counted, monke
     cudnn.cudnnDestroyTensorDescriptor(x)
     with pytest.raises(CudnnError, match="was destroyed"):
         size_of(x)
+
+
+def functions_called(call, *arguments):
+    """Return how many functions of Python and C run during a call, itself included."""
+    events = []
+    sys.setprofile(lambda _frame, event, _argument: events.append(event))
+    try:
+        call(*arguments)
+    finally:
+        sys.setprofile(None)
+    return len([event for event in events if event in ("call", "c_call")]) - 1  # The last is sys.setprofile.
+
+
+@pytest.fixture
+def activated():
+    """Return an activation on the emulated device as (handle, its arguments for two buffers)."""
+    handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
+    relu, x = cudnn.cudnnCreateActivationDescriptor(), tensor(1, 2, 3, 4)
+    cudnn.cudnnSetActivationDescriptor(relu, cudnn.CUDNN_ACTIVATION_RELU, cudnn.CUDNN_PROPAGATE_NAN, 0.0)
+    return handle, lambda source, target: (handle, relu, 1.0, x, source, 0.0, x, target)
+
+
+def test_a_repeated_call_runs_few_functions(activated, monkeypatch):
+    """A setter that was called before runs 6 functions. A computing call runs 18, in place or not, the launch included."""
+    handle, arguments = activated
+    monkeypatch.setattr(EmulatedFunction, "in_shape", lambda *_: lambda arguments: lambda stream: None)
+    first, second = handle.zeros(96), handle.zeros(96)
+    for given in (arguments(first, second), arguments(first, first), arguments(second, first)):
+        counts = [functions_called(cudnn.cudnnActivationForward, *given) for _ in range(3)]
+        assert counts[0] > counts[1] == counts[2] <= 18, counts
+    setter = (cudnn.cudnnSetTensor4dDescriptor, tensor(1, 2, 3, 4), NCHW, FLOAT, 1, 2, 3, 4)
+    assert functions_called(*setter) <= 6
+
+
+def test_launches_are_kept_by_address(activated, monkeypatch):
+    """Calls on other buffers do not disturb each other, and a kept launch is noted by whoever notes launches."""
+    handle, arguments = activated
+    made = []
+    bound = records.KernelStep.bound
+    monkeypatch.setattr(records.KernelStep, "bound", lambda step, known: made.append(known) or bound(step, known))
+    values = [np.linspace(-1, n + 1, 24).astype(np.float32) for n in range(3)]
+    sources, targets = [handle.to_device(each) for each in values], [handle.zeros(96) for _ in values]
+    for _ in range(3):
+        for source, target, value in zip(sources, targets, values, strict=True):
+            cudnn.cudnnActivationForward(*arguments(source, target))
+            assert np.array_equal(target.to_host(np.float32, 24), np.maximum(value, 0))
+            cudnn.cudnnScaleTensor(handle, arguments(0, 0)[3], target, 0.0)
+    activations = {(*known[:2],) for known in made if len(known) == 4}
+    assert activations == {(s.address, t.address) for s, t in zip(sources, targets, strict=True)}
+    assert len(made) == 2 * len(values)
+    with records.noting_launches() as noted:
+        cudnn.cudnnActivationForward(*arguments(sources[0], targets[0]))
+    assert any("activation" in name for name in noted) and len(made) == 2 * len(values) + 1

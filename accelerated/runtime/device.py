@@ -137,6 +137,9 @@ class NativeLaunch(NamedTuple):
     overlaps: bool
 
 
+Launching = Callable[[Stream | None], None]  # It launches a kernel on a stream.
+
+
 class Function(ABC):
     """Represent a compiled kernel, which takes one structure, passed as its bytes."""
 
@@ -212,9 +215,9 @@ class Function(ABC):
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         """Launch with arguments and a shape that check() has accepted."""
 
-    def in_shape(self, shape: LaunchShape) -> Callable[[bytes, Stream | None], None]:
-        """Return a function of arguments and stream that launches the kernel in a fixed shape."""
-        return lambda arguments, stream: self.issue(arguments, shape, stream)
+    def in_shape(self, shape: LaunchShape) -> Callable[[bytes], Launching]:
+        """Return a function of arguments. It returns a function of a stream, which launches the kernel with them."""
+        return lambda arguments: lambda stream: self.issue(arguments, shape, stream)
 
     def native(self, shape: LaunchShape) -> NativeLaunch | None:
         """Return the driver's arguments for launching from C; None where only Python can launch the kernel."""

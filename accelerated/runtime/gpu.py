@@ -29,6 +29,7 @@ from .device import (
     Device,
     Dimensions,
     Function,
+    Launching,
     LaunchShape,
     Memory,
     NativeLaunch,
@@ -155,28 +156,32 @@ class GpuFunction(Function):
         self._kernel.set_attribute(
             MAX_DYNAMIC_SHARED_SIZE_BYTES, device.shared_bytes_per_block - self.static_shared_bytes
         )
-        self._shapes = Answers()  # launching functions by shape
+        self._shapes = Answers()  # functions of arguments, by shape
 
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
-        self.in_shape(shape)(bytes(arguments), stream)
+        self.in_shape(shape)(bytes(arguments))(stream)
 
-    def in_shape(self, shape: LaunchShape) -> Callable[[bytes, Stream | None], None]:
-        made: Callable[[bytes, Stream | None], None] = self._shapes.of(shape, lambda: self._launching(shape))
+    def in_shape(self, shape: LaunchShape) -> Callable[[bytes], Launching]:
+        made: Callable[[bytes], Launching] = self._shapes.of(shape, lambda: self._launching(shape))
         return made
 
-    def _launching(self, shape: LaunchShape) -> Callable[[bytes, Stream | None], None]:
+    def _launching(self, shape: LaunchShape) -> Callable[[bytes], Launching]:
         configurations, kernel = Answers(STREAMS_KEPT), self._kernel
 
-        def issue(arguments: bytes, stream: Stream | None) -> None:
-            number = stream.handle if stream else 0
-            how = configurations.get(number) or configurations.of(number, lambda: self._configure(shape, number))
+        def bound(arguments: bytes) -> Launching:
             pointer = ctypes.byref(ctypes.c_char_p(arguments))
-            try:
-                kernel.launch(how, pointer)
-            except DriverError as error:
-                self._launch_entered(error, how, pointer, shape)
 
-        return issue
+            def launch(stream: Stream | None) -> None:
+                number = stream.handle if stream else 0
+                how = configurations.get(number) or configurations.of(number, lambda: self._configure(shape, number))
+                try:
+                    kernel.launch(how, pointer)
+                except DriverError as error:
+                    self._launch_entered(error, how, pointer, shape)
+
+            return launch
+
+        return bound
 
     def _launch_entered(self, error: DriverError, how: Configuration, parameters: Any, shape: LaunchShape) -> None:
         """Repeat a launch in the device's context after it failed in the thread's. Raises DeviceError."""

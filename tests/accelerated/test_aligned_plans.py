@@ -59,7 +59,7 @@ def noting(kind: type[Any], served: list[str], *arguments: Any) -> Any:
     plain = Launch(None, structure(*pointers(len(MULTIPLES))), tuple(MULTIPLES), (1, 1, 1))
     device: Any = SimpleNamespace(tensor_map=lambda wanted, address: bytes(MAP_BYTES))
     made = kind(device, ("", ()), "kernel", plain, *arguments)
-    in_shape = lambda shape: lambda arguments, stream: served.append("own")  # noqa: E731
+    in_shape = lambda shape: lambda arguments: lambda stream: served.append("own")  # noqa: E731
     made.function = SimpleNamespace(name="kernel", device=device, check=lambda *_: None, in_shape=in_shape)
     return made
 

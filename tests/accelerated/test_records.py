@@ -81,7 +81,7 @@ def test_an_address_in_a_record():
     uploads = []
     device = SimpleNamespace(upload=lambda *of: uploads.append(of))
     for operand in (1, SCRATCH, NOTHING):
-        UploadStep(device, b"x", Where(operand, 2, 0)).start([16, 32, 48, 0], "stream")
+        UploadStep(device, b"x", Where(operand, 2, 0)).bound([16, 32, 48, 0])("stream")
     assert uploads == [(34, b"x", "stream"), (50, b"x", "stream"), (2, b"x", "stream")]
 
 
@@ -102,7 +102,7 @@ def test_scratch_memory_is_asked_for_by_part():
     scratch = SimpleNamespace(of=lambda stream, nbytes: asked.append(nbytes) or Lent(1000 * nbytes))
     function = SimpleNamespace(
         name="kernel", check=lambda *_: None, device=SimpleNamespace(scratch=scratch),
-        in_shape=lambda _: lambda arguments, stream: seen.append(int.from_bytes(arguments[:8], "little")),
+        in_shape=lambda _: lambda arguments: lambda stream: seen.append(int.from_bytes(arguments[:8], "little")),
     )  # fmt: skip
     record = Record()
     for nbytes, operand in ((7, SCRATCH), (0, 0), (9, SCRATCH)):

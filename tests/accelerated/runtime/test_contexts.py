@@ -31,7 +31,7 @@ def use():
     memory = device.allocate(8)
     device.upload(memory.address, b"12345678")
     kernel.launch(bytes(8), (1,), (32,))
-    step.start([memory.address], None)
+    step.bound([memory.address])(None)
     stream = device.new_stream()
     stream.synchronize()
     assert device.download(memory.address, 8) == b"12345678" and stream.done()

@@ -137,8 +137,8 @@ def test_a_step_writes_addresses_into_its_arguments(stand_in):
     function, seen, _ = stand_in
     template = struct.pack("3Q", 0, 0, 5)
     made = step(function, template, 2, (3,), (64,))
-    made.start((1, 2), None)
-    made.start([8, 9], SimpleNamespace(handle=0x40))
+    made.bound((1, 2))(None)
+    made.bound([8, 9])(SimpleNamespace(handle=0x40))
     function.launch(struct.pack("3Q", 1, 2, 3), (3,), (64,))
     assert seen == [((1, 2, 5), None, 77), ((8, 9, 5), 0x40, 77), ((1, 2, 3), None, 77)]
     for refused, error, *shape in (
@@ -157,7 +157,7 @@ def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
     function.together = threading.Barrier(4, timeout=60)
     made = step(function, bytes(24), 2, (3,), (64,))
     for _ in range(3):
-        threads = [threading.Thread(target=made.start, args=((n, n), None)) for n in range(1, 5)]
+        threads = [threading.Thread(target=lambda n: made.bound((n, n))(None), args=(n,)) for n in range(1, 5)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -171,7 +171,7 @@ def test_a_launch_that_the_driver_refuses(stand_in):
     made = step(function, bytes(24), 1, (3,), (64,))
     refused[0] = 700
     with pytest.raises(DeviceError, match=r"launching kernel with grid=\(3,\).*cuLaunchKernelEx 700"):
-        made.start((1,), None)
+        made.bound((1,))(None)
     refused[0] = 0
-    made.start((2,), None)
+    made.bound((2,))(None)
     assert [words[0] for words, _, _ in seen] == [1, 2]
