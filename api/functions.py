@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,12 +43,29 @@ from .status import (
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # scalars per tensor, the exclusive limit for computing calls (docs/errata.md, D125)
-# A _Memory tuple states what a call requires of one operand's memory.
-# Its fields are: operand name, parameter name, argument index, minimum bytes, alignment in bytes, whether the call
-# writes it.
-# Memory that a descriptor holds has an index after the last argument.
-_Memory = tuple[str, str, int, int, int, bool]
 Launch = Callable[[Handle, "_Prepared", list[Any]], None]
+
+
+class Demand(NamedTuple):
+    """State what a call requires of an operand's memory: its bytes, their alignment, whether the call writes them.
+
+    parameter: names the memory in messages. position: is the index of the argument; memory that a descriptor holds
+    follows the last argument.
+    """
+
+    name: str
+    parameter: str
+    nbytes: int
+    alignment: int
+    writes: bool
+    position: int
+
+    @classmethod
+    def of(cls, operation: Operation, name: str, parameter: str | None = None, position: int = 0) -> Demand:
+        """Return the demand of an operation on one operand."""
+        writes = name in operation.outputs or name in operation.raw
+        parameter = parameter or operation.parameter_of(name)
+        return cls(name, parameter, operation.min_bytes(name), operation.alignment(name), writes, position)
 
 
 @dataclass(frozen=True)
@@ -97,21 +114,12 @@ class _Documented:
         """Return the arguments of a call in the document's order; raise TypeError if they do not fit."""
         return tuple(inspect.signature(self.body).bind(*args, **kwargs).arguments.values())
 
-    def refuse(self, parameter: Parameter, problem: str) -> CudnnError:
-        """Return the error for an argument that is invalid by itself, whatever the other arguments are."""
-        declared = self.invalid.get(parameter.name) or self.invalid.get("*") or INCORRECT_PARAMETER
+    def refuse(self, name: str, problem: str) -> CudnnError:
+        """Return the error for an argument that is invalid by itself, or for memory that a descriptor holds."""
+        declared = self.invalid.get(name) or self.invalid.get("*") or INCORRECT_PARAMETER
         clause, status = declared if isinstance(declared, tuple) else (declared, BAD_PARAM)
         clause = clause if "/" in clause else f"{self.name}/{clause}"
-        return CudnnError(status, clause, f"{parameter.name} {problem}")
-
-    def refuse_named(self, name: str, problem: str) -> CudnnError:
-        """Return the error for an operand's memory, which is an argument or belongs to a descriptor."""
-        parameter = next((p for p in self.parameters if p.name == name), None)
-        if parameter is not None:
-            return self.refuse(parameter, problem)
-        declared = self.invalid.get("*", INCORRECT_PARAMETER)
-        clause = declared if isinstance(declared, str) else declared[0]
-        return CudnnError(BAD_PARAM, clause if "/" in clause else f"{self.name}/{clause}", f"{name} {problem}")
+        return CudnnError(status, clause, f"{name} {problem}")
 
     def check(self, parameter: Parameter, value: Any) -> Any:
         """Return the argument in the form that the body receives; raise CudnnError if it is invalid by itself."""
@@ -144,14 +152,14 @@ class _Documented:
 
     def _null(self, parameter: Parameter) -> None:
         """Refuse a NULL, unless the emulated cuDNN release accepts it."""
-        error = self.refuse(parameter, "is NULL")
+        error = self.refuse(parameter.name, "is NULL")
         if not releases.serves(str(error.clause), error.message, {"argument": parameter.name}):
             raise error
 
     def _handle(self, parameter: Parameter, value: Any) -> Handle:
         if not isinstance(value, Handle):
             what = "is NULL" if value is None else f"is a {type(value).__name__}, not a handle of cudnnCreate"
-            raise self.refuse(parameter, what)
+            raise self.refuse(parameter.name, what)
         if not value.alive:
             raise CudnnError(NOT_INITIALIZED, "cudnnStatus_t/c03", f"{parameter.name} was destroyed by cudnnDestroy")
         return value
@@ -159,17 +167,17 @@ class _Documented:
     def _descriptor(self, parameter: Parameter, value: Any) -> Descriptor:
         wanted = DESCRIPTORS[parameter.base_type]
         if type(value) is not wanted:
-            raise self.refuse(parameter, f"is a {type(value).__name__}, not a {wanted.type_name}")
+            raise self.refuse(parameter.name, f"is a {type(value).__name__}, not a {wanted.type_name}")
         if not value.alive:
-            raise self.refuse(parameter, "was destroyed")
+            raise self.refuse(parameter.name, "was destroyed")
         used = parameter.direction == "in" and parameter.name not in self.fresh
         if value.spec is None and used and not self.name.startswith("cudnnDestroy"):
-            raise self.refuse(parameter, "has not been initialised")
+            raise self.refuse(parameter.name, "has not been initialised")
         return value
 
     def _descriptors(self, parameter: Parameter, value: Any) -> tuple[Descriptor, ...]:
         if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
-            raise self.refuse(parameter, f"is a {type(value).__name__}, not a sequence of descriptors")
+            raise self.refuse(parameter.name, f"is a {type(value).__name__}, not a sequence of descriptors")
         return tuple(self._descriptor(parameter, item) for item in value)
 
     def _enumerator(self, parameter: Parameter, value: Any) -> Any:
@@ -181,7 +189,7 @@ class _Documented:
                 raise TypeError("of another type")
             return enumeration(operator.index(value))
         except Exception:  # A foreign object may raise anything when it is converted.
-            error = self.refuse(parameter, f"is {shown(value)}, which is no enumerator of {enumeration.__name__}")
+            error = self.refuse(parameter.name, f"is {shown(value)}, which is no enumerator of {enumeration.__name__}")
             if (meant := releases.enumerator(str(error.clause), parameter.base_type, value)) is None:
                 raise error from None
             return enumeration[meant]
@@ -191,9 +199,9 @@ class _Documented:
         try:
             number = operator.index(value)
         except Exception:
-            raise self.refuse(parameter, f"is {shown(value)}, not an integer") from None
+            raise self.refuse(parameter.name, f"is {shown(value)}, not an integer") from None
         if not lowest <= number <= highest:
-            raise self.refuse(parameter, f"is {number}, outside the range of {parameter.base_type}")
+            raise self.refuse(parameter.name, f"is {number}, outside the range of {parameter.base_type}")
         return number
 
     def _integers(self, parameter: Parameter, value: Any) -> tuple[int, ...]:
@@ -203,17 +211,17 @@ class _Documented:
         if isinstance(value, (str, bytes)) or (
             not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")
         ):
-            raise self.refuse(parameter, f"is {shown(value)}, not a sequence of {of}")
+            raise self.refuse(parameter.name, f"is {shown(value)}, not a sequence of {of}")
         try:
             return list(value)
         except Exception:  # A 0-dimensional array has __len__ but no length.
-            raise self.refuse(parameter, f"is {shown(value)}, not a sequence of {of}") from None
+            raise self.refuse(parameter.name, f"is {shown(value)}, not a sequence of {of}") from None
 
     def _number(self, parameter: Parameter, value: Any) -> float:
         try:
             return real_number(value)
         except Exception:
-            raise self.refuse(parameter, f"is {shown(value)}, not a real number") from None
+            raise self.refuse(parameter.name, f"is {shown(value)}, not a real number") from None
 
 
 def real_number(value: Any) -> float:
@@ -425,7 +433,7 @@ class _Computing:
         """Prepare an operation for the handle and cache it under ``key``."""
         self._countable(operation)
         held: list[str] = []
-        memory = tuple(self._memory_of(operation, name, held) for name in operation.operands)
+        memory = tuple(self._demand(operation, name, held) for name in operation.operands)
         with handle.lock:
             prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held, self._rule)
             if key is not None and not CHECKS.off:
@@ -452,32 +460,17 @@ class _Computing:
             return self.count + len(held) - 1
         return self.position[parameter]
 
-    def _memory_of(self, operation: Operation, name: str, held: list[str]) -> _Memory:
-        """Return the requirements on an operand's memory."""
+    def _demand(self, operation: Operation, name: str, held: list[str]) -> Demand:
         parameter = self.named.get(name) or operation.parameter_of(name)
-        writes = name in operation.outputs or name in operation.raw
-        position = self._position(operation, name, parameter, held)
-        return (name, parameter, position, operation.min_bytes(name), operation.alignment(name), writes)
+        return Demand.of(operation, name, parameter, self._position(operation, name, parameter, held))
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         """Return the operands of a call that ``prepared.fitting`` does not accept.
 
         Raise CudnnError if memory does not suffice, or if outputs share memory that a rule does not allow.
         """
-        operands = [
-            checked_operand(
-                self.checks,
-                handle,
-                prepared.operation,
-                name,
-                args[i],
-                nbytes,
-                alignment,
-                self.small.get(name),
-                parameter,
-            )
-            for name, parameter, i, nbytes, alignment, _ in prepared.memory
-        ]
+        checks, o, small = self.checks, prepared.operation, self.small
+        operands = [checked_operand(checks, handle, o, d, args[d.position], small.get(d.name)) for d in prepared.memory]
         for i, j, size, other_size in prepared.pairs:
             written, other = operands[i], operands[j]
             if -other_size < other.address - written.address < size:
@@ -491,11 +484,12 @@ class _Computing:
     def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
         """Refuse memory that an output shares with another operand, unless a rule allows it."""
         operation = prepared.operation
-        (name, _, _, size, _, _), (other_name, _, _, other_size, _, _) = prepared.memory[i], prepared.memory[j]
+        name, other_name = prepared.memory[i].name, prepared.memory[j].name
         exact = written.address == other.address
         if not exact and not _elements_collide(operation, name, written, other_name, other):
             return
         rule = self._rule(name, other_name)
+        size, other_size = prepared.memory[i].nbytes, prepared.memory[j].nbytes
         where = (
             f"{name} at {written.address:#x} ({size} bytes) and {other_name} at {other.address:#x} ({other_size} bytes)"
         )
@@ -537,29 +531,26 @@ def checked_operand(
     checks: _Documented,
     handle: Handle,
     operation: Operation,
-    name: str,
+    demand: Demand,
     value: Any,
-    nbytes: int,
-    alignment: int,
     small: tuple[str, cudnnStatus_t] | None = None,
-    parameter: str | None = None,
 ) -> Any:
     """Return the operand behind a device argument, or None for a NULL that the operation allows; raise CudnnError if
     the memory cannot be used.
 
     small: is the (clause, status) for a buffer that is too small, if the document names one.
     """
-    parameter = parameter or operation.parameter_of(name)
+    name, parameter, nbytes, alignment, writes, _ = demand
     if value is None:
         if nbytes > 0 or name not in operation.raw:
-            raise checks.refuse_named(parameter, f"is NULL, {nbytes} bytes are needed")
+            raise checks.refuse(parameter, f"is NULL, {nbytes} bytes are needed")
         return None
     try:
         operand = handle.backend.operand(value)
     except CudnnError:
         raise
     except Exception as error:  # A foreign object may raise anything.
-        raise checks.refuse_named(parameter, str(error)) from error
+        raise checks.refuse(parameter, str(error)) from error
     if operand.nbytes is not None and operand.nbytes < nbytes:
         clause, status = small or (INCORRECT_PARAMETER, BAD_PARAM)
         clause = clause if "/" in clause else f"{checks.name}/{clause}"
@@ -567,9 +558,9 @@ def checked_operand(
         raise CudnnError(status, clause, f"{parameter} has {operand.nbytes} bytes, {nbytes} are needed{described}")
     if operand.address % alignment:
         text = f"is at {operand.address:#x}, no multiple of the {alignment} bytes of its elements"
-        raise checks.refuse_named(parameter, text)
-    if not operand.writable and (name in operation.outputs or name in operation.raw):
-        raise checks.refuse_named(parameter, "is written, but its memory is read-only")
+        raise checks.refuse(parameter, text)
+    if writes and not operand.writable:
+        raise checks.refuse(parameter, "is written, but its memory is read-only")
     return operand
 
 
@@ -587,21 +578,8 @@ def usable(
     named, small: have the meaning that they have in ``computing``.
     """
     checks: _Documented = FUNCTIONS[call].checks  # type: ignore[attr-defined]
-    o = operation
-    return [
-        checked_operand(
-            checks,
-            handle,
-            o,
-            name,
-            memory[name],
-            o.min_bytes(name),
-            o.alignment(name),
-            small.get(name),
-            named.get(name),
-        )
-        for name in o.operands
-    ]
+    demands = [Demand.of(operation, name, named.get(name)) for name in operation.operands]
+    return [checked_operand(checks, handle, operation, d, memory[d.name], small.get(d.name)) for d in demands]
 
 
 def run(call: str, handle: Handle, operation: Operation, memory: Mapping[str, Any], failed: str) -> None:
@@ -669,22 +647,22 @@ class _Prepared:
     def __init__(
         self,
         operation: Operation,
-        memory: tuple[_Memory, ...],
+        memory: tuple[Demand, ...],
         launch: Any,
         held: Sequence[str] = (),
         rule_of: Callable[[str, str], SameMemory | None] = lambda *_: None,
     ) -> None:
         self.operation, self.memory, self.launch, self.held = operation, memory, launch, held
         self.pairs = tuple(
-            (i, j, size, other_size)
-            for i, (_, _, _, size, _, writes) in enumerate(memory)
-            for j, (_, _, _, other_size, _, other_writes) in enumerate(memory)
-            if writes and i != j and size and other_size and not (other_writes and j < i)
+            (i, j, first.nbytes, second.nbytes)
+            for i, first in enumerate(memory)
+            for j, second in enumerate(memory)
+            if first.writes and i != j and first.nbytes and second.nbytes and not (second.writes and j < i)
         )
-        shape = tuple((m[2], m[5], m[0] in operation.raw and not m[3]) for m in memory)
-        rules = [rule_of(memory[i][0], memory[j][0]) for i, j, *_ in self.pairs]
+        shape = tuple((d.position, d.writes, d.name in operation.raw and not d.nbytes) for d in memory)
+        rules = [rule_of(memory[i].name, memory[j].name) for i, j, *_ in self.pairs]
         equal = [bool(rule and rule.allowed and rule.allowed(operation)) for rule in rules]
-        numbers = [*(n for m in memory for n in m[3:5]), *(n for pair in self.pairs for n in pair[2:])]
+        numbers = [*(n for d in memory for n in (d.nbytes, d.alignment)), *(n for pair in self.pairs for n in pair[2:])]
         pairs = tuple((i, j, may) for (i, j, *_), may in zip(self.pairs, equal, strict=True))
         self.fitting = _fitting(shape, pairs)(numbers)
 

@@ -28,12 +28,7 @@ APART = (
     "reference/judge.py", "reference/spread.py", "reference/formulas", "reference/spots.py",
 )  # fmt: skip
 PLANNING = {"applies", "estimated_seconds", "__repr__", "__str__"}  # functions that only plan or describe
-MESSAGES = {
-    "expect": 3,
-    "refuse": 1,
-    "refuse_named": 1,
-    "CudnnError": 2,
-}  # function -> number of its first argument that people read
+MESSAGES = {"expect": 3, "refuse": 1, "CudnnError": 2}  # function -> number of its first argument that people read
 # These cases judge sources outside of all families.
 SHARED = ("every_call", "every_operation", "library", "tensor_descriptors")
 WORDS: dict[type[ast.AST], tuple[str, str]] = {  # operator -> its text, and the replacement

@@ -204,7 +204,7 @@ class Launches:
         places: lists the index of each operand's memory in C, or is None if that is its argument's index.
         """
         recorded = getattr(prepared.launch, "recorded", None)
-        arguments = places or [position for _, _, position, *_ in prepared.memory]
+        arguments = places or [demand.position for demand in prepared.memory]
         if recorded is None or not self.serves(handle.backend.device):
             return False
         record = recorded([0 if operand is None else operand.address for operand in operands])
@@ -215,9 +215,9 @@ class Launches:
             if operands[i] is not None and operands[j] is not None:
                 self.lib.draft_pair(arguments[i], arguments[j], size, other)
         if self.device.knows_extents:
-            for argument, (_, _, _, nbytes, *_), operand in zip(arguments, prepared.memory, operands, strict=True):
+            for argument, demand, operand in zip(arguments, prepared.memory, operands, strict=True):
                 if operand is not None:
-                    self.lib.draft_least(argument, nbytes)
+                    self.lib.draft_least(argument, demand.nbytes)
         scratch_bytes = max((part.scratch_bytes for part in record.parts), default=0)
         if scratch_bytes and self.by_driver and not self._has_scratch(handle, scratch_bytes):
             return False
