@@ -55,7 +55,7 @@ from .driver import (
 from .errors import DeviceError, DeviceUnavailable
 from .tensor_map import TensorMap
 
-STREAMS_KEPT = 16  # launch configurations kept per kernel and shape, one per stream
+STREAMS_KEPT = 16  # launch configurations kept per step of a record, one per stream
 
 
 class GpuMemory(Memory):
@@ -156,16 +156,11 @@ class GpuFunction(Function):
         self._kernel.set_attribute(
             MAX_DYNAMIC_SHARED_SIZE_BYTES, device.shared_bytes_per_block - self.static_shared_bytes
         )
-        self._shapes = Answers()  # functions of arguments, by shape
 
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         self.in_shape(shape)(bytes(arguments))(stream)
 
     def in_shape(self, shape: LaunchShape) -> Callable[[bytes], Launching]:
-        made: Callable[[bytes], Launching] = self._shapes.of(shape, lambda: self._launching(shape))
-        return made
-
-    def _launching(self, shape: LaunchShape) -> Callable[[bytes], Launching]:
         configurations, kernel = Answers(STREAMS_KEPT), self._kernel
 
         def bound(arguments: bytes) -> Launching:

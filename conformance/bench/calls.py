@@ -34,7 +34,7 @@ from ..subjects.binding.types import LibraryError
 ROUNDS, CALLS, WORDS, NUMBERS = 10, 50, 32, 4
 # Calls with these prefixes, except REPEATED, are not repeated: they create or destroy something, or time algorithms.
 ONCE = ("cudnnCreate", "cudnnDestroy", "cudnnFind", "cudnnBackend", "cudnnMake", "cudnnNewFused")
-REPEATED = ("cudnnBackendExecute",)
+REPEATED = ("cudnnBackendExecute", "cudnnBackendSetAttribute")
 
 
 @dataclass

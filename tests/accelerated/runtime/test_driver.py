@@ -17,7 +17,6 @@ from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
 from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.runtime.gpu import GpuFunction
 from dualdnn.accelerated.runtime.programs import host_compiler
-from dualdnn.api.operations.answers import Answers
 
 FUNCTION_ATTRIBUTES = (
     "MAX_THREADS_PER_BLOCK",
@@ -123,7 +122,7 @@ def stand_in(tmp_path):
     function.together = None
     function.name, function.argument_bytes, function.maximum_threads, function.static_shared_bytes = "kernel", 24, 64, 0
     function.device = SimpleNamespace(shared_bytes_per_block=1024, make_current=lambda: None)
-    function._overlaps, function._shapes = True, Answers()
+    function._overlaps = True
     function._kernel = driver.LoadedKernel(stand_in, ctypes.c_void_p(77))
     return function, seen, refused
 
