@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api import miopen
-from dualdnn.api.enumerations import (
-    cudnnNanPropagation_t,
-)
-from dualdnn.api.operations import (
-    TensorSpec,
-)
+from dualdnn.api.enumerations import cudnnNanPropagation_t
+from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.conformance.calls.miopen import MiopenCaller
 from dualdnn.conformance.trial import attempt

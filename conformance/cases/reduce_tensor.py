@@ -121,24 +121,6 @@ def test_the_same_bits_every_time(caller, tensor_format, data_type):
     assert len(results) == 1
 
 
-@pytest.mark.parametrize("dims, to", [((3, 2, 5, 40), (3, 2, 5, 1)), ((3, 40, 5, 2), (1, 40, 5, 2)), ((1, 1, 1, 9000), (1, 1, 1, 1))],
-                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
-@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE, INT8], ids=by_name)
-def test_memory_starts_anywhere(caller, data_type, dims, to):
-    """A tensor needs the alignment of its elements only."""
-    operation = reduction(
-        ADD, TensorSpec.packed(data_type, dims), TensorSpec.packed(DOUBLE if data_type == DOUBLE else FLOAT, to)
-    )
-    before = prepare(operation, "ties", 0)
-    for elements in (1, 3):
-        skipped = elements * operation.A.scalar_bytes
-        memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in before.items()}
-        shifted = caller.handle.to_device(np.concatenate([np.full(skipped, 0xA5, np.uint8), before["A"]]))
-        caller(operation, {**memory, "A": shifted.slice(skipped, operation.A.nbytes)})
-        verdict = judge(operation, before, {"C": memory["C"].to_host(np.uint8, operation.C.nbytes)})
-        assert verdict.agrees, verdict.worst
-
-
 # --- NaN, infinities, zeros ---
 
 

@@ -134,24 +134,6 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(backward(ACCURATE, mode, spec))
 
 
-@pytest.mark.parametrize("dims", [(2, 3, 20, 24), (12, 2, 131, 132)], ids=lambda d: "x".join(map(str, d)))
-def test_rows_at_any_address(caller, dims):
-    """Operands need only the alignment of an element, also for the kernels that access vectors."""
-    spec = TensorSpec.packed(HALF, dims)
-    for operation in (forward(ACCURATE, INSTANCE, spec, alpha=1024.0), backward(ACCURATE, INSTANCE, spec, alpha=0.25)):
-        before = prepare(operation, "normal", 0)
-        for shifted in (None, *operation.operands, None):
-            offset = {name: spec.scalar_bytes if name == shifted else 0 for name in before}
-            buffers = {
-                name: caller.handle.to_device(np.append(np.zeros(offset[name], np.uint8), before[name]))
-                for name in before
-            }
-            caller(operation, {name: buffer.slice(offset[name], before[name].size) for name, buffer in buffers.items()})
-            after = {name: buffer.to_host(np.uint8, buffer.nbytes)[offset[name] :] for name, buffer in buffers.items()}
-            verdict = judge(operation, before, after)
-            assert verdict.agrees, f"{verdict.worst} {operation} {shifted}"
-
-
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
 @pytest.mark.parametrize("dims", [*SIZES[2:8], (3, 9, 5, 7), (2, 45, 4, 4)], ids=by_shape)

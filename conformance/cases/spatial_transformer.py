@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnSamplerType_t
-from dualdnn.api.operations import (
-    SpatialTfSamplerBackward,
-    SpatialTfSamplerForward,
-    SpatialTransformerSpec,
-    TensorSpec,
-)
+from dualdnn.api.operations import SpatialTfSamplerBackward, SpatialTfSamplerForward, SpatialTransformerSpec, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
@@ -60,9 +55,6 @@ def test_descriptors(cudnn):
     cudnn.cudnnDestroySpatialTransformerDescriptor(first)
     cudnn.cudnnSetSpatialTransformerNdDescriptor(second, BILINEAR, FLOAT, 4, OUTPUT)
     cudnn.cudnnDestroySpatialTransformerDescriptor(second)
-
-
-# --- grids ---
 
 
 # --- sampling ---

@@ -38,7 +38,6 @@ from dualdnn.reference.view import NUMPY_TYPES
 FOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
 UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
 DIMS = (2, 3, 5, 7)
-FORMATS = [(NCHW, NHWC), (NHWC, NCHW), (NCHW, NCHW), (NHWC, NHWC)]
 
 
 def moved(x: TensorSpec, y: TensorSpec, alpha: float = 1.0, beta: float = 0.0) -> TransformTensor:
@@ -100,31 +99,6 @@ def test_vectorised_layout(caller, vectors, plain, plain_format):
     assert np.array_equal(result.to_host(dtype, vectorised.shape), vectorised)
     caller(moved(y, x), {"x": result, "y": back})
     assert np.array_equal(back.to_host(dtype, stored.shape), stored)
-
-
-@shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("offsets", [(0, 0), (1, 0), (0, 1), (1, 3)], ids=str)
-@pytest.mark.parametrize(
-    "dims, data_type", [((2, 16, 4, 12), FLOAT), ((2, 3, 24, 48), FLOAT), ((3, 36, 4, 11), HALF)], ids=str
-)
-def test_addresses(caller, offsets, formats, dims, data_type):
-    """Tensors may begin at any element of an allocation, with rows in vectors, narrow rows, and rows in half
-    vectors."""
-    dtype = {FLOAT: np.float32, HALF: np.float16}[data_type]
-    x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
-    memory = np.random.default_rng(x.count).permutation(x.count + 4).astype(np.int16).view(np.float16).astype(dtype)
-    memory = np.where(np.isfinite(memory), memory, dtype(1))
-    source, result = caller.handle.to_device(memory), caller.handle.to_device(-memory)
-    shift = dtype().itemsize
-    slices = [buffer.slice(shift * offset, x.nbytes) for buffer, offset in zip((source, result), offsets, strict=True)]
-    caller(moved(x, y), {"x": slices[0], "y": slices[1]})
-    images, channels, *plane = dims
-    data = memory[offsets[0] : offsets[0] + x.count]
-    plain = data.reshape(dims) if formats[0] == NCHW else data.reshape(images, *plane, channels).transpose(0, 3, 1, 2)
-    expected = -memory
-    expected[offsets[1] : offsets[1] + y.count] = (plain if formats[1] == NCHW else plain.transpose(0, 2, 3, 1)).ravel()
-    assert np.array_equal(result.to_host(dtype, memory.size), expected)
 
 
 @shows("cudnnTransformTensor/c03")

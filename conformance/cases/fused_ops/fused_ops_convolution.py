@@ -35,12 +35,7 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import (
     training,
     vector,
 )
-from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
-    CONST_LABELS,
-    PERSISTENT,
-    VARIANT_LABELS,
-    clauses_of,
-)
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import CONST_LABELS, PERSISTENT, VARIANT_LABELS, clauses_of
 from dualdnn.conformance.cases.fused_ops.fused_ops_residual import RELU
 from dualdnn.conformance.cases.fused_ops.fused_ops_residual import added as residual_sum
 from dualdnn.conformance.cases.fused_ops.fused_ops_residual import gradient as residual_gradient

@@ -12,12 +12,7 @@ from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER
 from dualdnn.api.support.fused_ops import OPERANDS, promise_of
 from dualdnn.conformance.calls.fused_ops import const_pack, plan, variant_pack
-from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
-    CONST_LABELS,
-    PER_ACTIVATION,
-    VARIANT_LABELS,
-    clauses_of,
-)
+from dualdnn.conformance.cases.fused_ops.fused_ops_packs import CONST_LABELS, PER_ACTIVATION, VARIANT_LABELS, clauses_of
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 

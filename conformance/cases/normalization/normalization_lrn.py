@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import (
-    cudnnLRNMode_t,
-)
+from dualdnn.api.enumerations import cudnnLRNMode_t
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward, LRNSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
