@@ -171,7 +171,7 @@ def record(device: str) -> dict[str, dict[str, str]]:
     """Return the recorded hashes, with new ones of a device at level release."""
     from dualdnn.api import cudnn
 
-    from .cases.reproducible import OVER_IMAGES, WITHIN_IMAGES
+    from .bits_operations import OVER_IMAGES, WITHIN_IMAGES
 
     handle = cudnn.cudnnCreate(backend="accelerated", device=device, reproducible="release")
     caller = Caller(cudnn, handle)

@@ -10,13 +10,14 @@ from dualdnn.accelerated.spatial_transformer import plan as spatial_transformer
 from dualdnn.api import cudnn
 from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.conformance import bits
+from dualdnn.conformance import bits_operations as operations
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases import reproducible as cases
 from dualdnn.conformance.programs import running
 from dualdnn.conformance.report import load_clauses
 
-FORWARD = cases.convolution(ConvolutionForward, cases.FORWARD(0), "fma-nchw", "3x3")
-FILTER = cases.convolution(ConvolutionBackwardFilter, cases.FILTER(1), "fma-nchw", "3x3", 9)
+FORWARD = operations.convolution(ConvolutionForward, operations.FORWARD(0), "fma-nchw", "3x3")
+FILTER = operations.convolution(ConvolutionBackwardFilter, operations.FILTER(1), "fma-nchw", "3x3", 9)
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_an_order_that_depends_on_the_batch(caller, monkeypatch):
 
 def test_channels_of_a_grid_that_are_divided_by_the_batch(caller, monkeypatch):
     """One image has few pixels for several threads per pixel, six have many: a batch of 32 decides for both."""
-    operation = cases.ALONE["sampler-gradient-float-nchw-40x9"]
+    operation = operations.ALONE["sampler-gradient-float-nchw-40x9"]
     monkeypatch.setattr(spatial_transformer, "MANY_PIXELS", 200)
     assert bits.of_batches(caller("batch"), operation) == []
     monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
