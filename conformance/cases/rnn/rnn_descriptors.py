@@ -193,22 +193,6 @@ def test_setter_of_version_6(cudnn, handle, fresh, refuses):
     assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
 
 
-@shows(f"{V6}/c09 c13-c16", "cudnnGetRNNDescriptor_v6/c08")
-def test_invalid_arguments_of_version_6(cudnn, handle, fresh, refuses):
-    for name, value in product(("hiddenSize", "numLayers"), (0, -1)):
-        refuses(BAD_PARAM, f"{V6}/c13", describe_v6, cudnn, handle, fresh, **{name: value})
-    for name, value in product(("inputMode", "direction", "mode", "algo", "mathPrec"), (-1, 99)):
-        refuses(BAD_PARAM, f"{V6}/c14", describe_v6, cudnn, handle, fresh, **{name: value})
-    for kind in api.cudnnDataType_t:
-        if kind not in (FLOAT, HALF, DOUBLE):
-            refuses(NOT_SUPPORTED, f"{V6}/c09", describe_v6, cudnn, handle, fresh, mathPrec=kind)
-    refuses(BAD_PARAM, f"{V6}/c15", describe_v6, cudnn, handle, fresh, dropoutDesc=fresh)
-    refuses(BAD_PARAM, f"{V6}/c16", describe_v6, cudnn, handle, None)
-    refuses(BAD_PARAM, "cudnnGetRNNDescriptor_v6/c08", cudnn.cudnnGetRNNDescriptor_v6, handle, None)
-    refuses(BAD_PARAM, "cudnnGetRNNDescriptor_v6/c08", cudnn.cudnnGetRNNDescriptor_v6, None, fresh)
-    assert cudnn.cudnnGetRNNDescriptor_v6(handle, fresh)[0] == 0
-
-
 PROJECT = "cudnnSetRNNProjectionLayers"
 
 
