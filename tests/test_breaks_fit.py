@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
+
 import numpy as np
 import pytest
 from dualdnn.api import cudnn
@@ -13,8 +16,10 @@ from dualdnn.api.enumerations import (
     cudnnTensorFormat_t,
 )
 from dualdnn.api.operations import ActivationForward, ActivationSpec, PoolingForward, PoolingSpec, TensorSpec
+from dualdnn.api.status import CudnnError
 from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
+from dualdnn.conformance.breaks.border import parameters_of
 from dualdnn.conformance.breaks.fits import fits
 from dualdnn.conformance.breaks.matters import matters_of
 from dualdnn.conformance.breaks.memory import MEMORY_BREAKS, Judged
@@ -55,6 +60,14 @@ def border():
         ("cudnnSetCTCLossDescriptorEx/c03", "stored", False),  # Any setting is no definition.
         ("cudnnPoolingForward/c07", "element", False),
         ("cudnnPoolingForward/c07", "ties away from even", True),
+        (
+            "cudnnSetActivationDescriptor/c04",
+            "enumerator",
+            False,
+        ),  # The mode is the place of a sentence on another one.
+        ("cudnnSetActivationDescriptor/c04", "meaning", True),
+        ("cudnnSetRNNDescriptor_v8/c18", "enumerator", False),  # What is permitted is broken by refusing it.
+        ("cudnnSetRNNDescriptor_v8/c18", "refused", True),
         ("cudnnNormalizationForwardTraining/c15", "element", False),
         ("cudnnNormalizationForwardTraining/c15", "held contents refused", True),
     ],
@@ -110,6 +123,30 @@ def test_the_check_of_a_demand_shows_the_demand_alone():
 def test_other_networks_are_not_broken(clause, function, place):
     found = [one for one in breaks_of(scope.clauses()[clause]) if one.function == function]
     assert found and all(place in one.only for one in found)
+
+
+def test_groups_alone_are_refused(border):
+    """The descriptor of a convolution says how many groups it has."""
+    found = breaks_of(scope.clauses()["cudnnConvolutionForward/c35"])[0]
+    assert str(found) == "refused cudnnConvolutionForward where CUDNN_TENSOR_NHWC, group_count=[2-9]"
+    for groups in (1, 2):
+        convolution = cudnn.cudnnCreateConvolutionDescriptor()
+        cudnn.cudnnSetConvolution2dDescriptor(convolution, 0, 0, 1, 1, 1, 1, 0, FLOAT)
+        cudnn.cudnnSetConvolutionGroupCount(convolution, groups)
+        assert border.names(Break("refused", only=found.only[1:]), [convolution]) == (groups == 2)
+
+
+def test_unequal_steps_alone_are_refused(border):
+    step, other = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    for made, batch in ((step, 2), (other, 1)):
+        cudnn.cudnnSetTensorNdDescriptor(made, FLOAT, 3, (batch, 4, 1), (4, 1, 1))
+    values = {p.name: None for p in parameters_of("cudnnGetRNNWorkspaceSize")}
+    for steps, refused in (([step, step], False), ([step, other], True)):
+        border.begin(Break("unequal refused", "cudnnGetRNNWorkspaceSize", "xDesc"))
+        call = partial(border.call, "cudnnGetRNNWorkspaceSize", lambda *_: 0, *{**values, "xDesc": steps}.values())
+        with pytest.raises(CudnnError) if refused else nullcontext():
+            call()
+        assert border.applied == refused
 
 
 def test_a_sentence_on_the_other_networks_has_no_place():

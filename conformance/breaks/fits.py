@@ -53,6 +53,12 @@ class Fit:
 OFFERED = re.compile(
     r"\b(?:[Ee]very|[Aa]ny|All) (?:tensor )?(?:formats?|layouts?)\b|\bmay be smaller\b|strides (?:may differ|are free)"
 )
+# These sentences permit a number of groups, or a kind of arithmetic for a data type.
+GROUPS = "group_count=[2-9]"  # in the descriptor of a convolution with groups
+GROUPED = re.compile(r"\bgroup count greater than 0\b")
+ARITHMETIC = re.compile(r"^dataType=(CUDNN_\w+): mathType may be ([^;]*)")
+# The mode is the place of such a sentence, which is about another parameter.
+WITH_MODE = re.compile(r"^With mode (CUDNN_\w+), (\w+)")
 CHOSEN = re.compile(r"\bchosen arbitrarily\b|\bany choice of the user\b")
 ANY = re.compile("")
 WHOLE_NUMBERS = re.compile(r"\bties to even\b|\bsaturates\b")
@@ -65,6 +71,9 @@ FITS = (
     Fit(DEMANDED, no=COARSE | {"overrun", "unsteady", "filled", "misread", "misplaced"}, kinds=("shape", "layout", "dtype", "support")),
     Fit(OFFERED, only=REFUSED, kinds=("shape", "layout", "support")),
     Fit(CHOSEN, only=REFUSED),
+    Fit(GROUPED, only=REFUSED),
+    Fit(ARITHMETIC, only=REFUSED),
+    Fit(WITH_MODE, no=frozenset({"enumerator"})),
     Fit(WHOLE_NUMBERS, only=frozenset(ROUNDINGS)),
     Fit(ANY, no=COARSE, kinds=("shape", "layout", "dtype", "support", "note")),
     Fit(DEFINES, no=frozenset({"stored", "element"}), kinds=("nan",)),
@@ -79,10 +88,12 @@ def fits(clause: Any, broken: Any) -> bool:
     """
     if any(one.excludes(clause, broken) for one in FITS):
         return False
+    if GROUPED.search(clause.text) and GROUPS not in broken.only and not clause.status:
+        return False
     own = broken.function == clause.function and not broken.point and clause.kind not in ("ordering", "lifetime")
     if own and broken.how in ("stored", "nothing") and "Set" in clause.function:
         return FILLS.search(clause.text) is not None
-    first = functions().get(re.match(r"\W*(\w*)", clause.text)[1])  # type: ignore[index]
+    first = functions().get(re.findall(r"\w+", clause.text)[0])
     if first is not None and first.name != clause.function and broken.how not in REFUSED and not clause.status:
         return broken.function in ("", first.name)
     if clause.kind == "ordering" and broken.how in ("unread", "unwritten") and broken.point:

@@ -9,6 +9,7 @@ from typing import Any
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 
+FIELD = "="  # in what a descriptor holds: a field and its value
 OR = "|"  # between enumerators of which a call names one at least
 UNPACKED = "CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED|CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED"
 AVERAGE = "CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING|CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"

@@ -22,7 +22,7 @@ from .border import REFUSALS, Border
 from .demands import is_of_matter
 from .matters import PROMISES, allows, is_counted, matters_of
 from .memory import MEMORY_BREAKS, Judged
-from .places import OR
+from .places import FIELD, OR
 from .rules import ALLOWS, DEMANDS, OF_MEMORY, SPACES_OF, Break, breaks_of, forbids
 from .runs import Case
 from .statements import DEMAND, stated
@@ -196,7 +196,9 @@ def _can_apply(broken: Break, said: set[str]) -> bool:
     function = {broken.function} if broken.function and broken.how not in OF_MEMORY else set()
     if broken.how in OF_MEMORY and broken.function == GRAPHS:
         return True  # The calls of graphs name their descriptors, not what these hold.
-    return {*function, *point} <= said and all(said.intersection(names.split(OR)) for names in broken.only)
+    return {*function, *point} <= said and all(
+        FIELD in names or said.intersection(names.split(OR)) for names in broken.only
+    )
 
 
 def outcome_under(broken: Break, border: Border, case: Case) -> Outcome:

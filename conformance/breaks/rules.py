@@ -13,7 +13,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .demands import head_of
-from .fits import CHOSEN, LEFT_OUT, POINTED, TAKES, fits
+from .fits import ARITHMETIC, CHOSEN, GROUPED, GROUPS, LEFT_OUT, POINTED, TAKES, WITH_MODE, fits
 from .matters import (
     COUNTED,
     COUNTERPART,
@@ -442,6 +442,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield from _of_callback(words)
     if SHRINKS.search(clause.text):
         yield from (Break("unequal refused", function.name, p.name) for p in named if p.name.endswith("Desc"))
+    yield from _of_offers(clause, function, [word for word in words if word in types])
     if CHOSEN.search(clause.text):
         kinds = [ENUMERATIONS[p.base_type] for p in named if p.base_type in ENUMERATIONS]
         yield from (Break("refused", function.name, only=(member.name,)) for kind in kinds for member in kind)
@@ -512,6 +513,18 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     )
     if whole and (clause.kind != "workspace" or "Get" in function.name):
         yield from _of_all(clause, function)
+
+
+def _of_offers(clause: Any, function: Any, named: list[str]) -> Iterator[Break]:
+    """Yield breaks of what a sentence offers for one format, data type or mode."""
+    if GROUPED.search(clause.text):
+        yield Break("refused", function.name, only=(*named, GROUPS))
+    if found := ARITHMETIC.search(clause.text):
+        yield from (
+            Break("refused", function.name, only=(found[1], name)) for name in re.findall(r"CUDNN_\w+", found[2])
+        )
+    if found := WITH_MODE.search(clause.text):
+        yield Break("meaning", function.name, found[2], only=(found[1],))
 
 
 def _subjects(text: str, named: list[Any]) -> list[Any]:

@@ -159,9 +159,9 @@ def executed(caller, operation, buffers, offsets=None, scalars=None, **attribute
 
 # operand -> the placeholder that promises its pointer
 PROMISES = {
-    name: promise_of(pointer).name.removeprefix("CUDNN_PARAM_")
+    name: placeholder.name.removeprefix("CUDNN_PARAM_")
     for pointer, name in OPERANDS.items()
-    if promise_of(pointer) is not None
+    if (placeholder := promise_of(pointer)) is not None
 }
 
 
