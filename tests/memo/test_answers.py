@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
-from .conftest import EMULATED
+from .conftest import EMULATED, HELP
 
 HOST = """
 def calls():
@@ -204,5 +207,7 @@ def test_who_watches_sees_every_call(ran):
 
 def test_a_mode_that_there_is_not_is_named(library, ran):
     program = "print(C.cudnnCreateTensorDescriptor(ref(P())))"
-    assert ran(program, DUALDNN_MEMO="yes") == "1\n"
+    command = [sys.executable, "-c", HELP + program, str(library)]
+    variables = {**os.environ, "DUALDNN_MEMO": "yes"}
+    assert subprocess.run(command, env=variables, capture_output=True, text=True).stdout == "1\n"
     assert ran(program, DUALDNN_MEMO_ENTRIES="-1") == "1\n"
