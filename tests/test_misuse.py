@@ -305,3 +305,25 @@ def test_vectors_along_a_dimension_of_groups_are_refused():
     with pytest.raises(CudnnError, match="tensor 1 has vectors") as raised:
         build.finalized(cudnn.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, attributes)
     assert raised.value.status == NOT_SUPPORTED, raised.value
+
+
+def test_an_element_that_has_become_another_type_is_refused():
+    """A descriptor may begin anew after it was set to an attribute; its holder is then not finalised with it."""
+    handle, descriptor_type = cudnn.cudnnCreate(**REFERENCE), cudnn.CUDNN_TYPE_BACKEND_DESCRIPTOR
+    node = cudnn.cudnnBackendCreateDescriptor(cudnn.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+    graph = cudnn.cudnnBackendCreateDescriptor(cudnn.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+    for attribute, type_, element in (
+        (cudnn.CUDNN_ATTR_OPERATIONGRAPH_HANDLE, cudnn.CUDNN_TYPE_HANDLE, handle),
+        (cudnn.CUDNN_ATTR_OPERATIONGRAPH_OPS, descriptor_type, node),
+    ):
+        cudnn.cudnnBackendSetAttribute(graph, attribute, type_, 1, [element])
+    cudnn.cudnnBackendInitialize(node, cudnn.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, 8)
+    for attribute, type_ in (
+        (cudnn.CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, cudnn.CUDNN_TYPE_KNOB_TYPE),
+        (cudnn.CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, cudnn.CUDNN_TYPE_INT64),
+    ):
+        cudnn.cudnnBackendSetAttribute(node, attribute, type_, 1, [0])
+    cudnn.cudnnBackendFinalize(node)
+    with pytest.raises(CudnnError, match="OPS was set, has begun anew with another type") as raised:
+        cudnn.cudnnBackendFinalize(graph)
+    assert raised.value.status == BAD_PARAM

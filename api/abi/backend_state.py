@@ -39,7 +39,8 @@ def state_of(descriptor: BackendDescriptor) -> tuple[tuple[Any, ...], list[int]]
     for name, elements in sorted(given.items()):
         begin = ADDRESSES.get(name)
         if begin is None:
-            contents.append((name, (elements, str(elements))))  # The text distinguishes -0.0 from 0.0.
+            # The text of a number distinguishes -0.0 from 0.0, and the text of NaN equals itself.
+            contents.append((name, tuple(e.hex() if isinstance(e, float) else e for e in elements)))
         else:
             contents.append((name, len(elements)))
             addresses += [0] * (begin + len(elements) - len(addresses))
@@ -53,7 +54,10 @@ def restored(value: tuple[Any, ...], addresses: Sequence[int]) -> BackendDescrip
     made = BackendDescriptor(kind)
     for name, found in contents:
         begin = ADDRESSES.get(name)
-        made.elements[name] = found[0] if begin is None else tuple(a or None for a in addresses[begin : begin + found])
+        if begin is None:
+            made.elements[name] = tuple(float.fromhex(e) if isinstance(e, str) else e for e in found)
+        else:
+            made.elements[name] = tuple(address or None for address in addresses[begin : begin + found])
     if is_finalized:
         finalize(made)
     return made

@@ -77,18 +77,20 @@ class Given:
         self.elements: dict[Name, tuple[Any, ...]] = {}
         for name, attribute in self.type.attributes.items():
             if name in descriptor.elements:
-                self.elements[name] = tuple(map(self._settled, descriptor.elements[name]))
+                self.elements[name] = tuple(self._settled(attribute, each) for each in descriptor.elements[name])
             elif attribute.required:
                 raise CudnnError(BAD_PARAM, attribute.required, f"{name.name} is required and was not set")
             elif attribute.default:
                 self.elements[name] = attribute.default
 
-    def _settled(self, element: Any) -> Any:
+    def _settled(self, attribute: Attribute, element: Any) -> Any:
         """Return an element; a descriptor is returned in its finalised state."""
         if not isinstance(element, BackendDescriptor):
             return element
         clause = self.type.inconsistent
         expect(element.alive, BAD_PARAM, clause, f"{element!r}, to which an attribute was set, was destroyed since")
+        renewed = f"{element!r}, to which {attribute.name.name} was set, has begun anew with another type"
+        expect(element.kind in attribute.holds, BAD_PARAM, clause, renewed)
         unready = f"{element!r}, to which an attribute was set, has not been finalised"
         expect(element.spec is not None, BAD_PARAM, self._unfinalized_clause(element), unready)
         return element.spec

@@ -24,6 +24,7 @@ from dualdnn.api.enumerations import ENUMERATIONS, cudnnStatus_t
 
 from .c_library import Address as P
 from .c_library import CLibrary
+from .drawn_descriptors import BackendCalls
 
 WIDTHS = {"int": ctypes.c_int, "int32_t": ctypes.c_int, "unsigned": ctypes.c_uint, "uint32_t": ctypes.c_uint}
 FLOATS = {"float": ctypes.c_float, "double": ctypes.c_double}
@@ -41,6 +42,7 @@ TAME, WILD = (1, 2, 2, 3), (0, 1, 2, 3, 4, 1, 2, 3, 5, -1, 8, 1, 2)  # sizes of 
 NUMBERS = (0.0, 1.0, 0.5, -1.0, -0.0, 0.25, float("nan"), 1.0, 0.0)
 OUTPUT = 512  # bytes per host argument
 POISON = 9  # each byte of an output before a call
+BACKEND = 0.25  # share of calls for backend descriptors
 STRIDE = 1000  # calls between two lines of digests
 LONGEST = 5.0  # seconds that a call may take
 CITED = re.compile(r"\[\w+/c\d+\]")  # the clause in a message
@@ -84,9 +86,12 @@ class Calls:
         self.dead: list[int] = []
         self.begin = memory()
         self.sizes: tuple[int, ...] = TAME
+        self.backend = BackendCalls(library, self.draw, self.handles)
 
     def step(self) -> tuple[str, int, str, bytes]:
         """Make a call; return its name, status, message, and the bytes of its outputs."""
+        if self.draw.random() < BACKEND:
+            return self.backend.step()
         draw, kind, called, said = self.draw, self.draw.choice(KINDS), self.library.functions, self.library.said
         chance, creation, destruction = draw.random(), f"cudnnCreate{kind[5:-2]}", f"cudnnDestroy{kind[5:-2]}"
         if chance < 0.06 and len(self.live[kind]) < 4:

@@ -151,7 +151,7 @@ def sequence():
     set_(w, "POINTWISE_MODE", "POINTWISE_MODE", 0)
     set_(w, "POINTWISE_MODE", "POINTWISE_MODE", 99)
     set_(w, "POINTWISE_MATH_PREC", "DATA_TYPE", 0)
-    for clip in (0.0, -0.0):
+    for clip in (float("nan"), float("nan"), 0.0, -0.0):
         set_(w, "POINTWISE_RELU_LOWER_CLIP", "FLOAT", clip)
     call("Finalize", w)
     get(w, "POINTWISE_RELU_LOWER_CLIP", "FLOAT", 1)
@@ -189,6 +189,14 @@ for _ in range(3):
 print(json.dumps([answers, asked, counts()["differ"]]))
 """
 
+DRAWN = """
+import random
+from dualdnn.conformance.fuzz.drawn_descriptors import BackendCalls
+calls = BackendCalls(opened, random.Random(5), [made("").value for _ in range(2)])
+shown = [[name, status, text, body.hex()] for name, status, text, body in (calls.step() for _ in range(600))]
+print(json.dumps([shown, counts()["hits"]]))
+"""
+
 
 def test_an_execution_enters_python_once_for_each_plan(ran: Any) -> None:
     """C answers executions with new variant packs on other memory."""
@@ -211,6 +219,14 @@ def test_backend_descriptors(ran: Any) -> None:
     assert by_memo == compared == by_python and not differ
     assert by_python[0] == by_python[1] and {status for _, status, *_ in by_python[0]} >= {0, 1, 3}
     assert asked[1] == asked[2] < asked[0] - 30
+
+
+def test_drawn_calls_for_backend_descriptors(ran: Any) -> None:
+    """C answers calls that ``dualdnn fuzz --calls`` draws as Python does."""
+    by_python, none = json.loads(ran(GRAPH + DRAWN, DUALDNN_MEMO="0"))
+    by_memo, hits = json.loads(ran(GRAPH + DRAWN))
+    assert by_memo == by_python and hits > 50 and not none
+    assert {0, 1, 3} <= {status for _, status, *_ in by_python} <= {0, 1, 3, 9}
 
 
 def statuses(shown: dict[str, Any]) -> dict[str, Any]:
