@@ -11,13 +11,14 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dualdnn.api.operations import TensorSpec, Unsupported
+from dualdnn.api.operations import SeqDataSpec, TensorSpec, Unsupported
 from dualdnn.api.operations.backend import BATCH, RUN
 
 CANONICAL_IMAGES = 32  # images for which the solver is chosen that gives the order of all batches
 CANONICAL_MULTIPROCESSORS = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_120": 170}
 EMULATED_MULTIPROCESSORS = 132  # SMs that planners see on other devices
-# The sums of these operations stay within an image; the first dimension of these tensors and transformers is the batch.
+# The sums of these operations stay within an image or sequence; these tensors, transformers and sequences have a batch,
+# which is the second dimension of sequences and the first of others.
 IN_IMAGES = {
     "ConvolutionForward": ("x", "y"),
     "ConvolutionBiasActivationForward": ("x", "z", "y"),
@@ -32,6 +33,9 @@ IN_IMAGES = {
     "LRNCrossChannelBackward": ("y", "dy", "x", "dx"),
     "BatchNormalizationForwardInference": ("x", "y"),
     "NormalizationForwardInference": ("x", "z", "y"),
+    "MultiHeadAttnForward": ("queries", "residuals", "keys", "values", "out"),
+    "MultiHeadAttnStep": ("queries", "residuals", "keys", "values", "out"),
+    "MultiHeadAttnBackwardData": ("dout", "queries", "keys", "values"),
     "SpatialTfGridGeneratorForward": ("transformer",),
     "SpatialTfGridGeneratorBackward": ("transformer",),
     "SpatialTfSamplerForward": ("transformer", "x", "y"),
@@ -118,6 +122,10 @@ def canonical_operation(operation: Any) -> Any:
 
 
 def _canonical(spec: Any) -> Any:
+    if isinstance(spec, SeqDataSpec):
+        steps, _, beams, size = spec.dims
+        lengths = (steps,) * (CANONICAL_IMAGES * beams)
+        return replace(spec, dims=(steps, CANONICAL_IMAGES, beams, size), lengths=lengths)
     dims = (CANONICAL_IMAGES, *spec.dims[1:])
     if not isinstance(spec, TensorSpec):
         return replace(spec, dims=dims)

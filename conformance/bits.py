@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 from dualdnn.accelerated.reproducible import IN_IMAGES
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, forcing
-from dualdnn.api.operations import CTCLoss, Operation, TensorSpec
+from dualdnn.api.operations import (
+    CTCLoss,
+    MultiHeadAttnBackwardData,
+    MultiHeadAttnBackwardWeights,
+    MultiHeadAttnForward,
+    Operation,
+    SeqDataSpec,
+    TensorSpec,
+)
 from dualdnn.api.operations.specs import FLOAT
 
 from .calls import Caller, sized
@@ -39,11 +47,14 @@ def with_images(operation: Any, images: int, first: int = 0) -> Any:
         return _with_sequences(operation, slice(first, first + images))
 
     def resized(spec: Any) -> Any:
+        if isinstance(spec, SeqDataSpec):
+            steps, _, beams, size = spec.dims
+            lengths = spec.lengths[first * beams : (first + images) * beams]
+            return replace(spec, dims=(steps, images, beams, size), lengths=lengths)
         return replace(spec, dims=(images, *spec.dims[1:]))
 
-    return replace(
-        operation, **{name: resized(getattr(operation, name)) for name in IN_IMAGES[type(operation).__name__]}
-    )
+    given = {name: getattr(operation, name) for name in IN_IMAGES[type(operation).__name__]}
+    return replace(operation, **{name: resized(spec) for name, spec in given.items() if spec is not None})
 
 
 def _with_sequences(operation: CTCLoss, chosen: slice) -> CTCLoss:
@@ -61,17 +72,48 @@ def _with_sequences(operation: CTCLoss, chosen: slice) -> CTCLoss:
 def results(caller: Caller, operation: Operation, memory: dict[str, Array]) -> dict[str, Array]:
     """Return the bytes of the outputs of one call on this memory."""
     operation = sized(caller, operation)
-    handle, buffers = caller.handle, dict[str, Any]()
-    for name in operation.operands:
-        nbytes = operation.nbytes(name)
-        content = np.zeros(nbytes, np.uint8) if name in operation.raw else memory[name]
-        buffers[name] = handle.to_device(content) if nbytes else None
-    caller(operation, buffers)
+    buffers = _called(caller, operation, memory)
     return {
         name: buffers[name].to_host(np.uint8, buffers[name].nbytes)
         for name in operation.outputs
         if buffers.get(name) is not None
     }
+
+
+def _called(caller: Caller, operation: Operation, memory: dict[str, Array]) -> dict[str, Any]:
+    """Make a call, after the calls that fill its reserve space, and return its buffers."""
+    buffers: dict[str, Any] = {}
+    for name in operation.operands:
+        nbytes = operation.nbytes(name)
+        content = np.zeros(nbytes, np.uint8) if name in operation.raw else memory[name]
+        buffers[name] = caller.handle.to_device(content) if nbytes else None
+    if earlier := EARLIER.get(type(operation)):
+        before = earlier(operation)
+        same = {EARLIER_NAMES.get(name, name): content for name, content in memory.items()}
+        known = {name: same.get(name, content) for name, content in memory_of(before).items()}
+        buffers["reserveSpace"] = _called(caller, before, known)["reserveSpace"]
+    caller(operation, buffers)
+    return buffers
+
+
+def _forward(o: MultiHeadAttnBackwardData) -> MultiHeadAttnForward:
+    """Return the forward call before a gradient of the data."""
+    given = (o.attn, o.lo_win_idx, o.hi_win_idx, o.queries, None, o.keys, o.values)
+    return MultiHeadAttnForward(*given, o.dout, True)
+
+
+def _data_gradient(o: MultiHeadAttnBackwardWeights) -> MultiHeadAttnBackwardData:
+    """Return the gradient of the data before a gradient of the weights, with windows of all keys."""
+    steps, keys = o.queries.dims[0], o.keys.dims[0]
+    return MultiHeadAttnBackwardData(o.attn, (0,) * steps, (keys,) * steps, o.dout, o.queries, o.keys, o.values)
+
+
+# Each of these gradients reads the reserve space that the call before it filled.
+EARLIER: dict[Any, Callable[[Any], Any]] = {
+    MultiHeadAttnBackwardData: _forward,
+    MultiHeadAttnBackwardWeights: _data_gradient,
+}
+EARLIER_NAMES = {"devSeqLengthsDQDO": "devSeqLengthsQO", "devSeqLengthsDKDV": "devSeqLengthsKV"}
 
 
 def hashed(found: dict[str, Array]) -> str:
@@ -107,6 +149,8 @@ def of_batches(caller: Caller, operation: Any) -> list[str]:
         batch = with_images(operation, images, first)
         memory = {name: _images(whole, name, content, slice(first, first + images)) for name, content in every.items()}
         for name, found in results(caller, batch, memory).items():
+            if name in batch.raw:
+                continue
             for i in range(images):
                 image = _images(batch, name, found, slice(i, i + 1)).tobytes()
                 if seen.setdefault((name, first + i), image) != image:

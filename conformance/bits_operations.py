@@ -135,5 +135,42 @@ def _of_sequences_and_grids() -> dict[str, Any]:
     return found
 
 
-SEQUENCES_AND_GRIDS = _of_sequences_and_grids()
+def _attention(*kinds: Any) -> dict[str, Any]:
+    """Return calls of attention of these kinds on six sequences, with and without projections."""
+    found: dict[str, Any] = {}
+    axes, lengths, key_lengths = tuple(api.cudnnSeqDataAxis_t), (9, 3, 9, 0, 7, 5), (11, 11, 2, 8, 5, 0)
+    low, high = (0,) * 9, tuple(range(3, 12))
+    plain, projected = (24, 24, 40, 0, 0, 0, 0), (96, 416, 72, 16, 16, 24, 41)
+    for data_type, math, sizes in (
+        (FLOAT, DEFAULT, plain),
+        (FLOAT, DEFAULT, projected),
+        (FLOAT, api.CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, projected),
+        (HALF, api.CUDNN_TENSOR_OP_MATH, projected),
+    ):
+        attn = ops.AttnSpec(0, 2, 0.3, data_type, data_type, math, *sizes, 9, 11, 6, 1)
+        queries, keys, values, out = (
+            ops.SeqDataSpec(data_type, (steps, 6, 1, size), axes, existing)
+            for steps, size, existing in (
+                (9, attn.q_size, lengths), (11, attn.k_size, key_lengths), (11, attn.v_size, key_lengths),
+                (9, attn.output_size, lengths),
+            )
+        )  # fmt: skip
+        given: dict[Any, Any] = {  # what follows the descriptor
+            ops.MultiHeadAttnForward: (low, high, queries, None, keys, values, out, False),
+            ops.MultiHeadAttnStep: (4, low[:1], high[4:5], queries, None, keys, values, out),
+            ops.MultiHeadAttnBackwardData: (low, high, out, queries, keys, values),
+            ops.MultiHeadAttnBackwardWeights: (api.CUDNN_WGRAD_MODE_SET, queries, keys, values, out),
+        }
+        what = f"{data_type.name[11:].lower()}-{math.value}-{'plain' if sizes is plain else 'projected'}"
+        found |= {f"{kind.__name__[9:]}-{what}": kind(attn, *given[kind]) for kind in kinds}
+    return found
+
+
+SEQUENCES_AND_GRIDS = {
+    **_of_sequences_and_grids(),
+    **_attention(ops.MultiHeadAttnForward, ops.MultiHeadAttnStep, ops.MultiHeadAttnBackwardData),
+}
+OVER_SEQUENCES = {
+    name: operation for name, operation in _attention(ops.MultiHeadAttnBackwardWeights).items() if operation.weights
+}
 ALONE = {**WITHIN_IMAGES, **SEQUENCES_AND_GRIDS}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 from dualdnn.api.operations import SeqDataSpec
 from dualdnn.api.operations.attention import allows_tensor_cores
+from dualdnn.api.operations.backend import RUN
 
 from ..gemm.matrix import ABSENT, MAX_SCRATCH, Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, SCRATCH, Launch, workspace_aligned
+from ..reproducible import level_of
 from .collect import Collection, collect
 from .gradients import of_input
 from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_strides
@@ -50,16 +52,20 @@ class VectorRows(NamedTuple):
 
 def multiply(
     problem: AttentionProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix,
-    bias: tuple[str, int] = (ABSENT, 0), beta: float = 0.0, batches: int = 1, workspace: int = 0,
-) -> list[Launch]:  # fmt: skip
-    """Return the launches of C = A B^T + bias + beta C. ``workspace`` is the byte offset of the product's scratch
-    memory.
-    """
+    bias: tuple[str, int] = (ABSENT, 0), beta: float = 0.0, batches: int = 1, *,
+    in_order: bool = False,
+) -> MatrixProduct:  # fmt: skip
+    """Return the product C = A B^T + bias + beta C."""
     element = ELEMENTS[problem.attn.data_type]
     return MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
-        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, max_workspace=MAX_SCRATCH,
-    ).launches_in_scratch(workspace)  # fmt: skip
+        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, max_workspace=MAX_SCRATCH, in_order=in_order,
+    )  # fmt: skip
+
+
+def _of_vectors(problem: AttentionProblem, *operands: Any, **options: Any) -> MatrixProduct:
+    """Return a product whose rows are vectors. Above level RUN no vector decides how another one's sums are divided."""
+    return multiply(problem, *operands, in_order=level_of(problem.device) != RUN, **options)
 
 
 class Projection(NamedTuple):
@@ -94,53 +100,56 @@ def _rows(problem: AttentionProblem, name: str) -> VectorRows:
     return VectorRows.of(problem.inputs[name], problem.step if name == "queries" else None)
 
 
-def projections(problem: AttentionProblem) -> list[Launch]:
-    """Return the launches that project the inputs into the space."""
-    found: list[Launch] = []
+def projections(problem: AttentionProblem) -> list[MatrixProduct]:
+    """Return the products that project the inputs into the space."""
+    found: list[MatrixProduct] = []
     for name in INPUTS:
         if WEIGHTS[name] not in problem.weights:
             continue
         rows, weights, nbytes = _rows(problem, name), Projection.of_input(problem, name), problem.element_bytes
-        found += multiply(
+        found.append(_of_vectors(
             problem, (rows.rows, weights.projected, weights.size), rows.matrix(name, 0, weights.size, nbytes),
             weights.matrix().transposed,
             rows.matrix(problem.space, problem.regions.offsets[name], weights.projected, nbytes),
             _bias(problem, BIASES[name]), batches=rows.batches,
-        )  # fmt: skip
+        ))  # fmt: skip
     return found
 
 
-def output_projection(problem: AttentionProblem) -> list[Launch]:
-    """Return the launches that project the outputs of all heads, and add residuals."""
-    found, beta = [], 0.0
+def residuals(problem: AttentionProblem) -> list[Launch]:
+    """Return the launch that stores the residuals, to which the output projection adds; none without residuals."""
+    if problem.operation.residuals is None:
+        return []
+    size = Projection.of_output(problem).projected
+    return [collect(problem, Collection(("residuals", 0), ("out", 0), 1, size, problem.rows["queries"]))]
+
+
+def output_projection(problem: AttentionProblem) -> MatrixProduct:
+    """Return the product that projects the outputs of all heads."""
     rows, weights, nbytes = _rows(problem, "queries"), Projection.of_output(problem), problem.element_bytes
-    if problem.operation.residuals is not None:
-        added = Collection(("residuals", 0), ("out", 0), 1, weights.projected, problem.rows["queries"])
-        found.append(collect(problem, added))
-        beta = 1.0
     heads = rows.matrix(problem.space, problem.regions.offsets["heads"], weights.size, nbytes)
-    return found + multiply(
+    return _of_vectors(
         problem, (rows.rows, weights.projected, weights.size), heads, weights.matrix().transposed,
-        rows.matrix("out", 0, weights.projected, nbytes), _bias(problem, Kind.CUDNN_MH_ATTN_O_BIASES), beta,
-        rows.batches,
+        rows.matrix("out", 0, weights.projected, nbytes), _bias(problem, Kind.CUDNN_MH_ATTN_O_BIASES),
+        beta=float(problem.operation.residuals is not None), batches=rows.batches,
     )  # fmt: skip
 
 
-def gradient_of_heads(problem: AttentionProblem) -> list[Launch]:
-    """Return the launches that multiply the incoming gradients by the output projection."""
+def gradient_of_heads(problem: AttentionProblem) -> MatrixProduct:
+    """Return the product of the incoming gradients and the output projection."""
     rows, weights, nbytes = _rows(problem, "queries"), Projection.of_output(problem), problem.element_bytes
-    return multiply(
+    return _of_vectors(
         problem, (rows.rows, weights.size, weights.projected), rows.matrix("dout", 0, weights.projected, nbytes),
         weights.matrix(), rows.matrix("workSpace", problem.gradients.offsets["d_heads"], weights.size, nbytes),
     )  # fmt: skip
 
 
-def gradient_of_input(problem: AttentionProblem, name: str) -> list[Launch]:
-    """Return the launches that multiply the gradients of projected vectors by the weights. Padding becomes zeros."""
+def gradient_of_input(problem: AttentionProblem, name: str) -> MatrixProduct:
+    """Return the product of the gradients of projected vectors and the weights. Padding becomes zeros."""
     rows, weights, nbytes = _rows(problem, name), Projection.of_input(problem, name), problem.element_bytes
     gradients = rows.matrix(*of_input(problem, name), weights.projected, nbytes)
     result = rows.matrix(f"d{name}", 0, weights.size, nbytes)
-    return multiply(problem, (rows.rows, weights.size, weights.projected), gradients, weights.matrix(), result)
+    return _of_vectors(problem, (rows.rows, weights.size, weights.projected), gradients, weights.matrix(), result)
 
 
 def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
@@ -170,8 +179,8 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
         dims = (weights.size, weights.projected, rows.rows)
         found += multiply(
             problem, dims, left.transposed, right.transposed, weights.matrix("dweights"),
-            beta=problem.operation.prior_factor, workspace=workspace,
-        )  # fmt: skip
+            beta=problem.operation.prior_factor,
+        ).launches_in_scratch(workspace)  # fmt: skip
     return found
 
 

@@ -87,7 +87,14 @@ class MatrixProduct(Product):
         found = WARPS if self.tensor_cores else matrix_fp32.TILES if matrix_fp32.serves(self) else (SIMT,)
         return [tile for tile in found if tile.name == self.tile] or list(found)
 
+    @property
+    def order(self) -> str:
+        """Return the instruction that adds K where the product is ``in_order``."""
+        return "wgmma" if self._by_tma else self._chosen[1].name.partition("_")[0]
+
     def _possible_splits(self) -> range | list[int]:
+        if self.in_order:
+            return [1]
         if self.splits is not None:
             return [self.splits]
         nbytes = prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]

@@ -114,12 +114,14 @@ class TmaProduct:
             tiles = cls(product, tile, None).shares.tiles
             for blocks in cls._blocks(product, tile, tiles):
                 found = cls(product, tile, blocks)
-                if found.is_possible:
+                if found.is_possible and not (product.in_order and any(found.copies)):
                     yield found
 
     @staticmethod
     def _blocks(product: Product, tile: TmaTile, tiles: int) -> Sequence[int | None]:
         """Return the possible numbers of blocks that share the tiles."""
+        if product.in_order:
+            return [None]
         if product.splits is not None:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors

@@ -17,7 +17,14 @@ from dualdnn.api import operations as ops
 from dualdnn.api.operations.backend import LEVELS
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance import bits
-from dualdnn.conformance.bits_operations import ALONE, OVER_IMAGES, SEQUENCES_AND_GRIDS, WITHIN_IMAGES, convolution
+from dualdnn.conformance.bits_operations import (
+    ALONE,
+    OVER_IMAGES,
+    OVER_SEQUENCES,
+    SEQUENCES_AND_GRIDS,
+    WITHIN_IMAGES,
+    convolution,
+)
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.marks import shows
 
@@ -79,9 +86,9 @@ def test_an_image_alone_and_in_batches(at, name):
 
 
 @shows(f"{CLAUSE}/c04")
-@pytest.mark.parametrize("name", [*WITHIN_IMAGES, *OVER_IMAGES, *SEQUENCES_AND_GRIDS])
+@pytest.mark.parametrize("name", [*WITHIN_IMAGES, *OVER_IMAGES, *SEQUENCES_AND_GRIDS, *OVER_SEQUENCES])
 def test_any_number_of_multiprocessors(at, subject, name):
-    caller, operation = at("device"), {**ALONE, **OVER_IMAGES}[name]
+    caller, operation = at("device"), {**ALONE, **OVER_IMAGES, **OVER_SEQUENCES}[name]
     if not subject.ours:
         pytest.skip("nobody can tell a foreign library how many multiprocessors it has")
     all_the_same(bits.of_multiprocessors(caller, operation))

@@ -167,6 +167,22 @@ def test_a_copy_must_pay(monkeypatch):
     assert many._by_tma.copies == (True, True)
 
 
+@pytest.mark.parametrize("row, order", [(1536, "wgmma"), (1538, "mma")])
+def test_neither_rows_nor_multiprocessors_decide_a_product_in_order(monkeypatch, row, order):
+    """Without ``in_order`` these sums are divided or copied for some of the sizes."""
+    device = open_device("emulated")
+    a, b, c = Matrix("a", 0, row, 1), Matrix("b", 0, row, 1), Matrix("c", 0, 64, 1)
+
+    def chosen(m, multiprocessors, in_order):
+        monkeypatch.setattr(device, "multiprocessors", multiprocessors)
+        made = MatrixProduct(device, m, 64, row, a, b, c, "float", "float", max_workspace=1 << 28, in_order=in_order)
+        return made.order, made.choice[1], made.workspace_bytes
+
+    sizes = [(m, multiprocessors) for m in (1, 64, 12000) for multiprocessors in (1, 132)]
+    assert {chosen(*size, True) for size in sizes} == {(order, 1, 0)}
+    assert len({chosen(*size, False) for size in sizes}) > 1
+
+
 def test_products_that_memory_bounds_use_many_multiprocessors(monkeypatch):
     """Small tiles are chosen among those with the same bound of memory: 64 x 6000 x 1500 has 94 blocks, not 47."""
     device = open_device("emulated")
