@@ -11,18 +11,12 @@ from dualdnn.api.cudnn.algorithm_descriptors import ALGORITHMS
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnRNNAlgo_t, cudnnStatus_t
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
 EVERY = [algorithm for kind in ALGORITHMS for algorithm in kind]
 DYNAMIC = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_PERSIST_DYNAMIC
 BAD = "cudnnStatus_t/c05"
-
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return an algorithm descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyAlgorithmDescriptor(descriptor)
+fresh = fresh_descriptor("Algorithm")
 
 
 def described(cudnn, algorithm=DYNAMIC):

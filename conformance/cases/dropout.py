@@ -17,6 +17,7 @@ from dualdnn.conformance.cases.attention.attention_descriptors import GOOD
 from dualdnn.conformance.cases.attention.attention_forward import forward as attention
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.conformance.trial import Called, Step, attempt_chain
 from dualdnn.reference.philox import words
 from dualdnn.reference.view import NUMPY_TYPES
@@ -25,6 +26,7 @@ TYPES = (FLOAT, DOUBLE, HALF)
 DIMS = (2, 3, 5, 7)
 SEED = 2**63 + 2**35 + 77
 DEVIATIONS = 5  # standard deviations; bounds a binomial count's distance from its mean: once in two million
+fresh = fresh_descriptor("Dropout")
 by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 
 
@@ -86,14 +88,6 @@ def described(cudnn: Any, array: Any) -> Any:
     data_type = next(kind for kind in TYPES if NUMPY_TYPES[kind] == array.dtype)
     cudnn.cudnnSetTensorNdDescriptor(descriptor, data_type, array.ndim, array.shape, strides)
     return descriptor
-
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return a dropout descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateDropoutDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyDropoutDescriptor(descriptor)
 
 
 # --- descriptors ---

@@ -24,19 +24,13 @@ from dualdnn.api.operations.specs import (
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
 BYTES = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
 VECTOR_TYPES = {INT8x4: 4, UINT8x4: 4, INT8x32: 32}
 FORMATS = [NCHW, NHWC]
 SIZES = (5, 3, 2, 7)
-
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return a filter descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateFilterDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyFilterDescriptor(descriptor)
+fresh = fresh_descriptor("Filter")
 
 
 @shows("cudnnCreateFilterDescriptor/c01 c02", "cudnnFilterDescriptor_t/c01", "cudnnDestroyFilterDescriptor/c01 c02")

@@ -9,6 +9,7 @@ import pytest
 from dualdnn.api.enumerations import CUDNN_SEQDATA_DIM_COUNT, cudnnSeqDataAxis_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.marks import needs, shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
 TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
 ORDERS = [(*outer, VECT) for outer in permutations((TIME, BATCH, BEAM))]
@@ -19,14 +20,7 @@ GOOD = {
     "seqLengthArray": LENGTHS, "paddingFill": None,
 }  # fmt: skip
 SET = "cudnnSetSeqDataDescriptor"
-
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return a sequence data descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateSeqDataDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroySeqDataDescriptor(descriptor)
+fresh = fresh_descriptor("SeqData")
 
 
 def fill(cudnn, descriptor, **changed):

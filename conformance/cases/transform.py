@@ -33,6 +33,7 @@ from dualdnn.api.operations.specs import (
 from dualdnn.api.operations.transform import destination_dims
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.reference.view import NUMPY_TYPES
 
 FOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
@@ -181,13 +182,7 @@ def test_factors_beside_other_types(caller, source, into, filters):
 
 # --- transform descriptors ---
 
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return a transform descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateTensorTransformDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyTensorTransformDescriptor(descriptor)
+fresh = fresh_descriptor("TensorTransform")
 
 
 @shows("cudnnCreateTensorTransformDescriptor/c01 c02 c04 c05")

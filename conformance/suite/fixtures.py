@@ -69,6 +69,18 @@ def handle(request: pytest.FixtureRequest, subject: Subject) -> Iterator[Any]:
         subject.cudnn.cudnnDestroy(made)
 
 
+def fresh_descriptor(kind: str) -> Any:
+    """Return a fixture: a descriptor of this kind that no setter has touched."""
+
+    @pytest.fixture
+    def fresh(cudnn: Any) -> Iterator[Any]:
+        descriptor = getattr(cudnn, f"cudnnCreate{kind}Descriptor")()
+        yield descriptor
+        getattr(cudnn, f"cudnnDestroy{kind}Descriptor")(descriptor)
+
+    return fresh
+
+
 @pytest.fixture
 def caller(subject: Subject, handle: Any) -> Caller:
     return Caller(subject.cudnn, handle, any_engine=not subject.cites_clauses)

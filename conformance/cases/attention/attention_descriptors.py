@@ -9,6 +9,7 @@ from dualdnn.api import cudnn as api
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
 DEFAULT, TENSOR, CONVERSION = list(api.cudnnMathType_t)[:3]
 TABLE_40 = [
@@ -23,14 +24,7 @@ GOOD = {
     "qoMaxSeqLength": 8, "kvMaxSeqLength": 9, "maxBatchSize": 10, "maxBeamSize": 11,
 }  # fmt: skip
 SET = "cudnnSetAttnDescriptor"
-
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return an attention descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateAttnDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyAttnDescriptor(descriptor)
+fresh = fresh_descriptor("Attn")
 
 
 def fill(cudnn, descriptor, **changed):

@@ -8,6 +8,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnLossNormalizationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
 NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
@@ -15,14 +16,7 @@ SETTERS = ("cudnnSetCTCLossDescriptor", "cudnnSetCTCLossDescriptorEx", "cudnnSet
 ARGUMENTS = {setter: count for setter, count in zip(SETTERS, (1, 3, 4), strict=True)}
 GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # A fresh descriptor has other values.
 FRESH = (FLOAT, NONE, NOT_PROPAGATE, 0)
-
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return a CTC loss descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateCTCLossDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyCTCLossDescriptor(descriptor)
+fresh = fresh_descriptor("CTCLoss")
 
 
 def fill(cudnn, setter, descriptor, *values):

@@ -10,6 +10,7 @@ from dualdnn.api import cudnn as api
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.marks import needs, shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
 STANDARD, STATIC, DYNAMIC = api.cudnnRNNAlgo_t
 RELU, TANH, LSTM, GRU = api.cudnnRNNMode_t
@@ -36,14 +37,7 @@ V6_GOOD = {
     "hiddenSize": 7, "numLayers": 2, "dropoutDesc": None, "inputMode": SKIP, "direction": TWO_WAYS, "mode": LSTM,
     "algo": STANDARD, "mathPrec": DOUBLE,
 }  # fmt: skip
-
-
-@pytest.fixture
-def fresh(cudnn):
-    """Return an RNN descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateRNNDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyRNNDescriptor(descriptor)
+fresh = fresh_descriptor("RNN")
 
 
 def describe(cudnn, descriptor, base=GOOD, **changes):
@@ -146,32 +140,30 @@ def test_bias_mode(cudnn, fresh, refuses):
     refuses(BAD_PARAM, "cudnnGetRNNBiasMode/c04", cudnn.cudnnGetRNNBiasMode, None)
 
 
+def is_set_alone(cudnn, fresh, refuses, name, values, usual, described, wrong, null):
+    """Check a setter of one value: it is ``usual`` in a fresh network, and ``described`` after the setter of version 8."""
+    setter, getter = (getattr(cudnn, f"cudnn{verb}RNN{name}") for verb in ("Set", "Get"))
+    assert getter(fresh) == usual
+    for value in values:
+        setter(fresh, value)
+        assert getter(fresh) == value
+    describe(cudnn, fresh)
+    assert getter(fresh) == described
+    for value in wrong:
+        refuses(BAD_PARAM, f"cudnnSetRNN{name}/c07", setter, fresh, value)
+    refuses(BAD_PARAM, f"cudnnSetRNN{name}/{null}", setter, None, usual)
+    refuses(BAD_PARAM, f"cudnnGetRNN{name}/c04", getter, None)
+
+
 @shows("cudnnSetRNNPaddingMode/c02 c04-c07", "cudnnGetRNNPaddingMode/c02-c04")
 def test_padding_mode(cudnn, fresh, refuses):
-    assert cudnn.cudnnGetRNNPaddingMode(fresh) == UNPADDED
-    for mode in (PADDED, UNPADDED):
-        cudnn.cudnnSetRNNPaddingMode(fresh, mode)
-        assert cudnn.cudnnGetRNNPaddingMode(fresh) == mode
-    describe(cudnn, fresh)
-    assert cudnn.cudnnGetRNNPaddingMode(fresh) == PADDED
-    for value in (-1, 2):
-        refuses(BAD_PARAM, "cudnnSetRNNPaddingMode/c07", cudnn.cudnnSetRNNPaddingMode, fresh, value)
-    refuses(BAD_PARAM, "cudnnSetRNNPaddingMode/c06", cudnn.cudnnSetRNNPaddingMode, None, PADDED)
-    refuses(BAD_PARAM, "cudnnGetRNNPaddingMode/c04", cudnn.cudnnGetRNNPaddingMode, None)
+    is_set_alone(cudnn, fresh, refuses, "PaddingMode", (PADDED, UNPADDED), UNPADDED, PADDED, (-1, 2), "c06")
 
 
 @shows("cudnnSetRNNMatrixMathType/c02 c06 c07", "cudnnGetRNNMatrixMathType/c02-c04")
 def test_math_type(cudnn, fresh, refuses):
-    assert cudnn.cudnnGetRNNMatrixMathType(fresh) == DEFAULT
-    for kind in api.cudnnMathType_t:
-        cudnn.cudnnSetRNNMatrixMathType(fresh, kind)
-        assert cudnn.cudnnGetRNNMatrixMathType(fresh) == kind
-    describe(cudnn, fresh)
-    assert cudnn.cudnnGetRNNMatrixMathType(fresh) == TENSOR_OP
-    for value in (-1, 9):
-        refuses(BAD_PARAM, "cudnnSetRNNMatrixMathType/c07", cudnn.cudnnSetRNNMatrixMathType, fresh, value)
-    refuses(BAD_PARAM, "cudnnSetRNNMatrixMathType/c07", cudnn.cudnnSetRNNMatrixMathType, None, DEFAULT)
-    refuses(BAD_PARAM, "cudnnGetRNNMatrixMathType/c04", cudnn.cudnnGetRNNMatrixMathType, None)
+    kinds = list(api.cudnnMathType_t)
+    is_set_alone(cudnn, fresh, refuses, "MatrixMathType", kinds, DEFAULT, TENSOR_OP, (-1, 9), "c07")
 
 
 @shows("cudnnSetRNNDescriptor_v6/c02 c09-c12", "cudnnGetRNNDescriptor_v6/c02-c07", "cudnnGetRNNDescriptor_v8/c11")
