@@ -96,6 +96,15 @@ def test_rows_are_in_the_order_of_the_table(table):
     assert list(read(table(f'case = {{ of = "set", {changes} }}'))["case"].rows) == clauses
 
 
+def test_a_case_names_the_clauses_of_its_own_rows(table):
+    """A run that proves clauses skips a case only when all that its rows cite are proven."""
+    changes = '"c07 BAD_PARAM" = [{ id = "mode", mode = 9 }], "c08 BAD_PARAM" = [{ id = "nan", reluNanOpt = 9 }]'
+    case = module_of(table(f'case = {{ of = "set", shows = ["cudnnStatus_t/c05"], {changes} }}')).test_case
+    parametrize = next(mark for mark in case.pytestmark if mark.name == "parametrize")
+    named = {row.values[0]: row.marks[0].args for row in parametrize.args[1]}
+    assert named == {"mode": ("cudnnSetActivationDescriptor/c07",), "nan": ("cudnnSetActivationDescriptor/c08",)}
+
+
 def test_the_accepted_call_must_succeed(table):
     """A case fails if its accepted call is refused: its change could then be refused for the same reason."""
     subject = open_subject("reference")

@@ -72,12 +72,20 @@ def module_of(path: Path) -> ModuleType:
 def _test(case: Case) -> Any:
     rows = [row for rows in case.rows.values() for row in rows]
     test = _with_a_handle(case) if any(takes_a_handle(row.accepted) for row in rows) else _without_a_handle(case)
-    if list(case.rows) != [""]:
-        test = pytest.mark.parametrize("row", list(case.rows), ids=list(case.rows))(test)  # pytest renames long texts
+    if list(case.rows) == [""]:
+        test = shows(*cited(rows))(test)
+    else:
+        parameters = [pytest.param(name, marks=shows(*cited(several))) for name, several in case.rows.items()]
+        test = pytest.mark.parametrize("row", parameters, ids=list(case.rows))(test)  # pytest renames long texts
     test = pytest.mark.blind("a result off by one", "other cases look at what the accepted call returns")(test)
     test = shows(*case.shows)(test) if case.shows else test
-    test.cited = frozenset(filter(None, (clause for row in rows for clause in (row.clause, row.query))))
+    test.cited = cited(rows)
     return pytest.mark.ours(test) if case.ours else test
+
+
+def cited(rows: list[Refusal]) -> frozenset[str]:
+    """Return the clauses that the refusals of these rows cite."""
+    return frozenset(clause for row in rows for clause in (row.clause, row.query) if clause)
 
 
 def _with_a_handle(case: Case) -> Any:
