@@ -8,50 +8,27 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NCHW_VECT_C, NHWC
+from dualdnn.api.operations.specs import FLOAT
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import shows
 
 from .checks import refuses_a_small_workspace
-from .convolution import FFT, FFT_TILING, GEMM, IMPLICIT, NONFUSED, PRECOMP, VECTORISED, WINOGRAD, by_name, convolution
+from .convolution import FFT, FFT_TILING, GEMM, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, by_name, convolution
 
 B = "cudnnConvolutionBiasActivationForward"
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 NOT_PROPAGATE = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 LAYER: dict[str, Any] = {"x": (2, 4, 6, 5), "w": (12, 4, 3, 3)}
-LAYER_32: dict[str, Any] = {"x": (1, 64, 4, 3), "w": (64, 64, 3, 3)}
-# Each configuration has (type of the bias, clause).
-TABLE = {
-    "DOUBLE": (DOUBLE, "c11"), "FLOAT": (FLOAT, "c12"), "PSEUDO_HALF": (HALF, "c13"), "PSEUDO_BFLOAT16": (BFLOAT16, "c14"),
-    "INT8": (FLOAT, "c15"), "INT8_EXT": (FLOAT, "c16"), "INT8x4": (FLOAT, "c17"), "INT8x4_EXT": (FLOAT, "c18"),
-    "UINT8": (FLOAT, "c19"), "UINT8_EXT": (FLOAT, "c20"), "UINT8x4": (FLOAT, "c21"), "UINT8x4_EXT": (FLOAT, "c22"),
-    "INT8x32": (FLOAT, "c23"),
-}  # fmt: skip
 
 
-def fused(
-    configuration: str = "FLOAT",
-    *,
-    mode: cudnnActivationMode_t = RELU,
-    nan: cudnnNanPropagation_t = NOT_PROPAGATE,
-    alpha1: float = 1.0,
-    alpha2: float = 0.0,
-    z: TensorSpec | None = None,
-    bias: TensorSpec | None = None,
-    **options: Any,
-) -> ConvolutionBiasActivationForward:
-    if "formats" not in options:
-        plain = NHWC if "INT8" in configuration else NCHW
-        output = NCHW if configuration.endswith("EXT") else NCHW_VECT_C
-        options["formats"] = (NCHW_VECT_C, NCHW_VECT_C, output) if configuration in VECTORISED else plain
-    o = convolution(
-        **{**(LAYER_32 if configuration == "INT8x32" else LAYER), "configuration": configuration, **options}
+def fused(**options: Any) -> ConvolutionBiasActivationForward:
+    """Return a convolution of floats with ReLU, and z without a weight. options: those of ``convolution``."""
+    o = convolution(**{**LAYER, **options})
+    relu, bias = (
+        ActivationSpec(RELU, NOT_PROPAGATE, 0.0),
+        TensorSpec.packed(FLOAT, (1, o.w.dims[0], *[1] * (o.x.rank - 2))),
     )
-    bias_type = TABLE.get(configuration, (HALF, ""))[0]
-    bias = bias or TensorSpec.packed(bias_type, (1, o.w.dims[0], *[1] * (o.x.rank - 2)))
-    return ConvolutionBiasActivationForward(
-        o.convolution, ActivationSpec(mode, nan, 0.0), o.algo, 0, alpha1, alpha2, o.x, o.w, z or o.y, bias, o.y
-    )
+    return ConvolutionBiasActivationForward(o.convolution, relu, o.algo, 0, 1.0, 0.0, o.x, o.w, o.y, bias, o.y)
 
 
 @shows(f"{B}/c01", f"{B}/c30")

@@ -13,7 +13,7 @@ from dualdnn.conformance.marks import shows
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)
 VALUES_2D = (1, 2, 3, 4, 5, 6)
-SET_2D, SET_ND = "cudnnSetConvolution2dDescriptor", "cudnnSetConvolutionNdDescriptor"
+SET_2D = "cudnnSetConvolution2dDescriptor"
 OUT_2D, OUT_ND = "cudnnGetConvolution2dForwardOutputDim", "cudnnGetConvolutionNdForwardOutputDim"
 
 

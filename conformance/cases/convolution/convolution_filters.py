@@ -65,10 +65,6 @@ def filters(*dims: int) -> FilterSpec:
     return FilterSpec(INT8x32, NCHW_VECT_C, dims)
 
 
-def bias(filter_count: int) -> TensorSpec:
-    return TensorSpec.packed(FLOAT, (1, filter_count, 1, 1))
-
-
 @shows(f"{R}/c01")
 def test_a_reordered_filter_computes_the_same(caller):
     """A reordered filter with CUDNN_NO_REORDER gives the same result, whatever the permutation."""

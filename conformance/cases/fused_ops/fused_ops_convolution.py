@@ -22,7 +22,7 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, NCHW
+from dualdnn.api.operations.specs import FLOAT, NCHW
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
@@ -48,60 +48,32 @@ BNSTATS, WGRAD, ADD = (
     "CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION",
 )
 ALL = f"^({BNSTATS}|{WGRAD}|{ADD})"
-UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"
 PRECOMP = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-FILTER_0, FILTER_1 = (cudnnConvolutionBwdFilterAlgo_t[f"CUDNN_CONVOLUTION_BWD_FILTER_ALGO_{n}"] for n in (0, 1))
-TENSOR_OP, FMA = cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnMathType_t.CUDNN_FMA_MATH
-IMAGES, CHANNELS, FILTERS = 2, 8, 32
+FILTER_1 = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
+FMA = cudnnMathType_t.CUDNN_FMA_MATH
+CONVOLUTION = ConvolutionSpec(
+    cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, (1, 1), (1, 1), (1, 1), 1, FMA, cudnnReorderType_t.CUDNN_DEFAULT_REORDER
+)  # fmt: skip
+X, W, Y = (
+    TensorSpec.packed(FLOAT, (2, 8, 6, 5)),
+    FilterSpec(FLOAT, NCHW, (32, 8, 3, 3)),
+    TensorSpec.packed(FLOAT, (2, 32, 6, 5)),
+)
+OF_X, OF_Y = vector(8), vector(32)  # one number for each channel
 
 
-class Shape:
-    """Describes the tensors of a convolution."""
-
-    def __init__(
-        self,
-        kind=FLOAT,
-        tensor_format=NCHW,
-        sizes=(6, 5),
-        taps=(3, 3),
-        groups=1,
-        channels=CHANNELS,
-        math=FMA,
-        **geometry,
-    ):
-        rank = len(sizes)
-        known = {"padding": (1,) * rank, "stride": (1,) * rank, "dilation": (1,) * rank, **geometry}
-        self.convolution = ConvolutionSpec(
-            cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, DOUBLE if kind == DOUBLE else FLOAT, known["padding"], known["stride"],
-            known["dilation"], groups, math, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
-        )  # fmt: skip
-        self.kind, self.numbers = kind, DOUBLE if kind == DOUBLE else FLOAT
-        self.x = TensorSpec.packed(kind, (IMAGES, channels, *sizes), tensor_format)
-        self.w = FilterSpec(kind, tensor_format, (FILTERS, channels // groups, *taps))
-        self.y = TensorSpec.packed(kind, self.convolution.output_dims(self.x.dims, self.w.dims), tensor_format)
-
-    def per_channel(self, count, kind=None):
-        return vector(self.kind if kind is None else kind, count, rank=self.x.rank)
-
-
-def statistics(activation=RELU, without=(), algo=PRECOMP, **shape):
-    s = Shape(**shape)
-    eq, sums = s.per_channel(s.x.dims[1]), s.per_channel(FILTERS, s.numbers)
-    operation = ScaleBiasActivationConvBnstats(s.convolution, activation, algo, 0, s.x, eq, eq, s.w, s.y, sums, sums)
+def statistics(without=()):
+    operation = ScaleBiasActivationConvBnstats(CONVOLUTION, RELU, PRECOMP, 0, X, OF_X, OF_X, W, Y, OF_Y, OF_Y)
     return replace(operation, **dict.fromkeys(without))
 
 
-def filter_gradient(activation=RELU, without=(), algo=FILTER_1, **shape):
-    s = Shape(**shape)
-    eq = s.per_channel(s.x.dims[1])
-    operation = ScaleBiasActivationWgrad(s.convolution, activation, algo, 0, s.x, eq, eq, s.y, s.w)
+def filter_gradient(without=()):
+    operation = ScaleBiasActivationWgrad(CONVOLUTION, RELU, FILTER_1, 0, X, OF_X, OF_X, Y, W)
     return replace(operation, **dict.fromkeys(without))
 
 
-def added(activation=RELU, without=(), algo=PRECOMP, **shape):
-    s = Shape(**shape)
-    eq = s.per_channel(FILTERS)
-    operation = ConvScaleBiasAddActivation(s.convolution, activation, algo, 0, s.x, s.w, eq, s.y, eq, eq, s.y)
+def added(activation=RELU, without=()):
+    operation = ConvScaleBiasAddActivation(CONVOLUTION, activation, PRECOMP, 0, X, W, OF_Y, Y, OF_Y, OF_Y, Y)
     return replace(operation, **dict.fromkeys(without))
 
 

@@ -24,29 +24,19 @@ INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
 NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
 
 
-def vector(kind=FLOAT, channels=37, step=1, rank=4):
-    """Return one number for each channel, ``step`` elements apart."""
-    return TensorSpec(kind, (1, channels, *(1,) * (rank - 2)), (channels * step, step, *(step,) * (rank - 2)))
+def vector(channels=37):
+    """Return one number for each channel."""
+    return TensorSpec.packed(FLOAT, (1, channels, 1, 1))
 
 
-def training(kind=FLOAT, eq_kind=FLOAT, count=50, without=(), step=1, **shape):
+def training(count=50, without=()):
     """Return the finalising of sums of ``count`` elements; without some operands."""
-    sums, parameters, eq = (
-        vector(kind, step=step, **shape),
-        vector(kind, step=step + (step > 1), **shape),
-        vector(eq_kind, step=step, **shape),
-    )
-    operation = BnFinalizeStatisticsTraining(
-        count, 0.3, 1e-3, sums, sums, *(parameters,) * 6, eq, eq
-    )  # fmt: skip
-    return replace(operation, **dict.fromkeys(without))
+    return replace(BnFinalizeStatisticsTraining(count, 0.3, 1e-3, *(vector(),) * 10), **dict.fromkeys(without))
 
 
-def inference(kind=FLOAT, eq_kind=FLOAT, without=(), step=1, **shape):
+def inference(without=()):
     """Return the finalising of running statistics; without some operands."""
-    parameters, eq = vector(kind, step=step, **shape), vector(eq_kind, step=2 * step - 1, **shape)
-    operation = BnFinalizeStatisticsInference(1e-3, *(parameters,) * 4, eq, eq)
-    return replace(operation, **dict.fromkeys(without))
+    return replace(BnFinalizeStatisticsInference(1e-3, *(vector(),) * 6), **dict.fromkeys(without))
 
 
 def kinds(operation, **others):

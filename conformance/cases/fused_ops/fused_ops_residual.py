@@ -13,44 +13,31 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, INT32
+from dualdnn.api.operations.specs import FLOAT, INT32
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import vector
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.trial import Step
 
-IGNORED, PROPAGATED = cudnnNanPropagation_t
-RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, IGNORED, 0.0)
-KEEPING_NAN = replace(RELU, relu_nan=PROPAGATED)
-UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"
+RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
 DIMS = (2, 37, 5, 7)
 
 
-def mask(dims=DIMS, more=(0, 0)):
-    """Return the bit mask of a tensor, with more rows and words than it needs.
-
-    NVIDIA's library wants whole numbers of 32 rows and of 2 words.
-    """
-    pixels = -(-int(np.prod(dims)) // dims[1] // 32) * 32
-    return TensorSpec.packed(INT32, (pixels + more[0], 2 * -(-dims[1] // 64) + more[1], *(1,) * (len(dims) - 2)))
+def mask():
+    """Return the bit mask of a tensor. NVIDIA's library wants whole numbers of 32 rows and of 2 words."""
+    images, channels, *sizes = DIMS
+    pixels = -(-images * int(np.prod(sizes)) // 32) * 32
+    return TensorSpec.packed(INT32, (pixels, 2 * -(-channels // 64), 1, 1))
 
 
-def added(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), parameters=None, more=(0, 0)):
-    x = laid_out(kind, dims, layout)
-    other = laid_out(kind, dims, "nhwc" if layout == "nchw" and len(dims) == 4 else layout)
-    eq = vector(kind if parameters is None else parameters, dims[1], rank=len(dims))
-    operation = ScaleBiasAddActivationGenBitmask(activation, x, eq, eq, other, eq, eq, x, mask(dims, more))
-    return replace(operation, **dict.fromkeys(without))
+def added(layout="nchw"):
+    x, z, eq = laid_out(FLOAT, DIMS, layout), laid_out(FLOAT, DIMS, "nhwc"), vector(DIMS[1])
+    return ScaleBiasAddActivationGenBitmask(RELU, x, eq, eq, z, eq, eq, x, mask())
 
 
-def gradient(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), more=(0, 0)):
-    x = laid_out(kind, dims, layout)
-    other = laid_out(kind, dims, "nhwc" if layout == "nchw" and len(dims) == 4 else layout)
-    numbers = vector(DOUBLE if kind == DOUBLE else FLOAT, dims[1], rank=len(dims))
-    bits = mask(dims, more) if activation else None
-    operation = DactivationForkDbatchnorm(
-        activation, 1e-3, 0, x, other, bits, *(numbers,) * 3, x, other, numbers, numbers
-    )
+def gradient(layout="nchw", without=()):
+    x, dy, numbers = laid_out(FLOAT, DIMS, layout), laid_out(FLOAT, DIMS, "nhwc"), vector(DIMS[1])
+    operation = DactivationForkDbatchnorm(RELU, 1e-3, 0, x, dy, mask(), *(numbers,) * 3, x, dy, numbers, numbers)
     return replace(operation, **dict.fromkeys(without))
 
 

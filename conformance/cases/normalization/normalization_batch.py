@@ -21,7 +21,7 @@ from dualdnn.conformance.marks import shows
 
 DIMS = (2, 3, 5, 7)
 DIMS_5D = (2, 3, 2, 4, 5)
-BN, NORM = "cudnnBatchNormalizationForwardInference", "cudnnNormalizationForwardInference"
+NORM = "cudnnNormalizationForwardInference"
 ACTIVATION, SPATIAL, PERSISTENT = (
     cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,
     cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL,
@@ -43,13 +43,12 @@ def statistics(x: TensorSpec, mode: cudnnBatchNormMode_t) -> TensorSpec:
     return TensorSpec.packed(STATISTICS_TYPES.get(x.data_type, x.data_type), dims)
 
 
-def inference(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *,
-              generation: str = "batch", alpha: float = 1.0, beta: float = 0.0, epsilon: float = EPSILON,
+def inference(x: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str = "batch",
               scale: TensorSpec | None = None, mean: TensorSpec | None = None) -> Any:  # fmt: skip
     """Return inference by one of the two calls; the newer one has algorithm PERSIST for SPATIAL_PERSISTENT."""
     x = x or TensorSpec.packed(FLOAT, DIMS)
     scale = scale or statistics(x, mode)
-    described = (alpha, beta, x, y or x, scale, mean or scale, epsilon)
+    described = (1.0, 0.0, x, x, scale, mean or scale, EPSILON)
     if generation == "batch":
         return BatchNormalizationForwardInference(mode, *described)
     algo = PERSIST if mode == PERSISTENT else STANDARD

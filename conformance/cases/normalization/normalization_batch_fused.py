@@ -47,20 +47,13 @@ from .normalization_batch import (
 
 EX, BACKWARD_EX = "cudnnBatchNormalizationForwardTrainingEx", "cudnnBatchNormalizationBackwardEx"
 NORM, BACKWARD_NORM = "cudnnNormalizationForwardTraining", "cudnnNormalizationBackward"
-EX_SIZE = "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize"
-BACKWARD_EX_SIZE = "cudnnGetBatchNormalizationBackwardExWorkspaceSize"
-EX_RESERVE = "cudnnGetBatchNormalizationTrainingExReserveSpaceSize"
-NORM_SIZE = "cudnnGetNormalizationForwardTrainingWorkspaceSize"
-BACKWARD_NORM_SIZE = "cudnnGetNormalizationBackwardWorkspaceSize"
-NORM_RESERVE = "cudnnGetNormalizationTrainingReserveSpaceSize"
-NAN, NO_NAN = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
-RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
+RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0)
 ALONE, ACTIVATED, ADDED = range(3)
 fused = pytest.mark.parametrize("ops", [ACTIVATED, ADDED], ids=["activation", "add_activation"])
 
 
-def nhwc(data_type: Any = HALF, dims: tuple[int, ...] = DIMS) -> TensorSpec:
-    return TensorSpec.packed(data_type, dims, NHWC)
+def nhwc(dims: tuple[int, ...] = DIMS) -> TensorSpec:
+    return TensorSpec.packed(HALF, dims, NHWC)
 
 
 def kept_bytes(x: TensorSpec, ops: int) -> int:
@@ -76,35 +69,26 @@ def of_generation(generation: str, ops: int, mode: cudnnBatchNormMode_t) -> tupl
     return NORM_MODES[SPATIAL if mode == PERSISTENT else mode], (cudnnNormOps_t(ops), algo)
 
 
-def forward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str = "batch",
-            y: TensorSpec | None = None, z: TensorSpec | None = None, alpha: float = 1.0, beta: float = 0.0, running: bool = True,
-            saved: bool = True, activation: ActivationSpec = RELU, epsilon: float = EPSILON, described: TensorSpec | None = None,
-            means: TensorSpec | None = None, workspace: int = 0) -> Any:  # fmt: skip
-    x = x or nhwc()
+def forward(x: TensorSpec, ops: int, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str, described: TensorSpec | None = None,
+            means: TensorSpec | None = None) -> Any:  # fmt: skip
     s = described or statistics(x, mode)
-    means = means or s
     mode_, chosen = of_generation(generation, ops, mode)
     kind: Any = BatchNormalizationForwardTrainingEx if generation == "batch" else NormalizationForwardTraining
+    means, z, activation = means or s, x if ops == ADDED else None, RELU if ops else None
     return kind(
-        mode_, alpha, beta, x, y or x, s, means, 0.25, means if running else None, epsilon, means if saved else None, workspace,
-        kept_bytes(x, ops), *chosen, (z or x) if ops == ADDED else None, activation if ops else None,
-    )  # fmt: skip
+        mode_, 1.0, 0.0, x, x, s, means, 0.25, means, EPSILON, means, 0, kept_bytes(x, ops), *chosen, z, activation
+    )
 
 
-def backward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str = "batch",
-             dy: TensorSpec | None = None, dx: TensorSpec | None = None, y: TensorSpec | None = None, dz: TensorSpec | None = None,
-             data: tuple[float, float] = (1.0, 0.0), parameters: tuple[float, float] = (1.0, 0.0), saved: bool = True,
-             activation: ActivationSpec = RELU, epsilon: float = EPSILON, described: TensorSpec | None = None,
-             means: TensorSpec | None = None, workspace: int = 0) -> Any:  # fmt: skip
-    x = x or nhwc()
+def backward(x: TensorSpec, ops: int, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str, described: TensorSpec | None = None,
+             means: TensorSpec | None = None) -> Any:  # fmt: skip
     s = described or statistics(x, mode)
-    means = means or s
     mode_, chosen = of_generation(generation, ops, mode)
     kind: Any = BatchNormalizationBackwardEx if generation == "batch" else NormalizationBackward
+    means, y, dz, activation = means or s, x if ops else None, x if ops == ADDED else None, RELU if ops else None
     return kind(
-        mode_, *data, *parameters, x, dy or x, dx or x, s, means, epsilon, means if saved else None, workspace, kept_bytes(x, ops),
-        *chosen, (y or x) if ops else None, (dz or x) if ops == ADDED else None, activation if ops else None,
-    )  # fmt: skip
+        mode_, 1.0, 0.0, 1.0, 0.0, x, x, x, s, means, EPSILON, means, 0, kept_bytes(x, ops), *chosen, y, dz, activation
+    )
 
 
 # --- normalization alone ---
@@ -143,7 +127,7 @@ def test_derived_descriptors_serve(cudnn, chain, mode):
 @both_generations
 def test_sizes(cudnn, caller, generation, mode):
     """The reserve space has a byte for each element with z, at least a word. Unneeded descriptors may be NULL."""
-    for ops, x, make in product((ALONE, ACTIVATED, ADDED), (nhwc(), nhwc(dims=(1, 3, 1, 1))), (forward, backward)):
+    for ops, x, make in product((ALONE, ACTIVATED, ADDED), (nhwc(), nhwc((1, 3, 1, 1))), (forward, backward)):
         operation = make(x, ops, mode, generation=generation)
         asked = {
             field: getattr(cudnn, query)(*caller.values(query, operation, {}))
@@ -185,5 +169,5 @@ def test_descriptors_that_nothing_uses(cudnn, caller, call, generation, ops):
                 *(unused.get(n) if v is None else v for n, v in zip(names, values, strict=True))
             )
 
-    trial = Chain(Caller(Surplus(), caller.handle)).call(Step(MAKERS[call](ops=ops, generation=generation)))
+    trial = Chain(Caller(Surplus(), caller.handle)).call(Step(MAKERS[call](nhwc(), ops, generation=generation)))
     assert trial.passed, trial.explanation()

@@ -24,25 +24,16 @@ from .normalization_batch import ACTIVATION, DIMS, EPSILON, PERSISTENT, SPATIAL,
 FORWARD, BACKWARD = "cudnnBatchNormalizationForwardTraining", "cudnnBatchNormalizationBackward"
 
 
-def forward(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *,
-            alpha: float = 1.0, beta: float = 0.0, factor: float = 0.25, epsilon: float = EPSILON, running: bool = True,
-            saved: bool = True, described: TensorSpec | None = None) -> BatchNormalizationForwardTraining:  # fmt: skip
+def forward(x: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *, factor: float = 0.25, epsilon: float = EPSILON,
+            running: bool = True) -> BatchNormalizationForwardTraining:  # fmt: skip
     x = x or TensorSpec.packed(FLOAT, DIMS)
-    s = described or statistics(x, mode)
-    return BatchNormalizationForwardTraining(
-        mode, alpha, beta, x, y or x, s, s, factor, s if running else None, epsilon, s if saved else None
-    )
+    s = statistics(x, mode)
+    return BatchNormalizationForwardTraining(mode, 1.0, 0.0, x, x, s, s, factor, s if running else None, epsilon, s)
 
 
-def backward(x: TensorSpec | None = None, dy: TensorSpec | None = None, dx: TensorSpec | None = None,
-             mode: cudnnBatchNormMode_t = SPATIAL, *, data: tuple[float, float] = (1.0, 0.0),
-             parameters: tuple[float, float] = (1.0, 0.0), epsilon: float = EPSILON, saved: bool = True,
-             described: TensorSpec | None = None) -> BatchNormalizationBackward:  # fmt: skip
-    x = x or TensorSpec.packed(FLOAT, DIMS)
-    s = described or statistics(x, mode)
-    return BatchNormalizationBackward(
-        mode, *data, *parameters, x, dy or x, dx or x, s, s, epsilon, s if saved else None
-    )
+def backward(x: TensorSpec, mode: cudnnBatchNormMode_t = SPATIAL, *, saved: bool = True) -> BatchNormalizationBackward:
+    s = statistics(x, mode)
+    return BatchNormalizationBackward(mode, 1.0, 0.0, 1.0, 0.0, x, x, x, s, s, EPSILON, s if saved else None)
 
 
 # --- forward ---

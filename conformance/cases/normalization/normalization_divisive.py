@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDivNormMode_t
-from dualdnn.api.operations import DivisiveNormalizationBackward, DivisiveNormalizationForward, LRNSpec, TensorSpec
+from dualdnn.api.operations import LRNSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.conformance.marks import shows
 
 PRECOMPUTED = cudnnDivNormMode_t.CUDNN_DIVNORM_PRECOMPUTED_MEANS
 DIMS = (2, 3, 7, 9)
 LRN = LRNSpec(3, 2.0, 0.75, 1.5)
-FORWARD, BACKWARD = "cudnnDivisiveNormalizationForward", "cudnnDivisiveNormalizationBackward"
-
-
-def forward(x: TensorSpec | None = None, y: TensorSpec | None = None, lrn: LRNSpec = LRN, *, means: bool = True,
-            alpha: float = 1.0, beta: float = 0.0) -> DivisiveNormalizationForward:  # fmt: skip
-    x = x or TensorSpec.packed(FLOAT, DIMS)
-    return DivisiveNormalizationForward(lrn, alpha, beta, x, x if means else None, y or x)
-
-
-def backward(x: TensorSpec | None = None, dx: TensorSpec | None = None, lrn: LRNSpec = LRN, *, means: bool = True,
-             wanted: bool = True, alpha: float = 1.0, beta: float = 0.0) -> DivisiveNormalizationBackward:  # fmt: skip
-    x = x or TensorSpec.packed(FLOAT, DIMS)
-    dx = dx or x
-    return DivisiveNormalizationBackward(lrn, alpha, beta, x, x if means else None, x, dx, dx if wanted else None)
 
 
 @shows("cudnnDivNormMode_t/c04", "cudnnDivisiveNormalizationForward/c13")

@@ -14,21 +14,15 @@ from dualdnn.conformance.trial import prepare
 
 CROSS_CHANNEL = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
 DIMS = (2, 11, 3, 8)
-DIMS_5D = (2, 7, 2, 3, 4)
 LRN = LRNSpec(5, 2.5, 0.75, 1.5)
-FORWARD, BACKWARD = "cudnnLRNCrossChannelForward", "cudnnLRNCrossChannelBackward"
 
 
-def forward(x: TensorSpec | None = None, y: TensorSpec | None = None, lrn: LRNSpec = LRN, *, alpha: float = 1.0,
-            beta: float = 0.0) -> LRNCrossChannelForward:  # fmt: skip
-    x = x or TensorSpec.packed(FLOAT, DIMS)
-    return LRNCrossChannelForward(lrn, alpha, beta, x, y or x)
+def forward(spec: TensorSpec, lrn: LRNSpec = LRN) -> LRNCrossChannelForward:
+    return LRNCrossChannelForward(lrn, 1.0, 0.0, spec, spec)
 
 
-def backward(spec: TensorSpec | None = None, lrn: LRNSpec = LRN, *, alpha: float = 1.0, beta: float = 0.0,
-             **specs: TensorSpec) -> LRNCrossChannelBackward:  # fmt: skip
-    spec = spec or TensorSpec.packed(FLOAT, DIMS)
-    return LRNCrossChannelBackward(lrn, alpha, beta, **{n: specs.get(n, spec) for n in ("y", "dy", "x", "dx")})
+def backward(spec: TensorSpec, lrn: LRNSpec = LRN) -> LRNCrossChannelBackward:
+    return LRNCrossChannelBackward(lrn, 1.0, 0.0, spec, spec, spec, spec)
 
 
 CALLS = {"forward": forward, "backward": backward}
