@@ -68,6 +68,9 @@ def border():
         ("cudnnSetActivationDescriptor/c04", "meaning", True),
         ("cudnnSetRNNDescriptor_v8/c18", "enumerator", False),  # What is permitted is broken by refusing it.
         ("cudnnSetRNNDescriptor_v8/c18", "refused", True),
+        ("cudnnRNNBackwardDataEx/c38", "argument", False),  # NULL is offered, and nothing else.
+        ("cudnnRNNBackwardDataEx/c38", "NULL refused", True),
+        ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c20", "result", False),  # What is ignored shows in no result.
         ("cudnnNormalizationForwardTraining/c15", "element", False),
         ("cudnnNormalizationForwardTraining/c15", "held contents refused", True),
     ],
@@ -98,6 +101,16 @@ def test_an_operand_that_is_read_and_written_has_two_matters():
     assert matters_of(scope.clauses()["cudnnOpTensor/c22"]) == ("unread C", "unwritten C")
     assert Break("unread", "cudnnOpTensor", "C").shows("unread C")
     assert not Break("unread", "cudnnOpTensor", "C").shows("unwritten C")
+
+
+def test_what_is_read_and_what_is_written_to_are_two_matters():
+    matters = matters_of(scope.clauses()["cudnnReorderFilterAndBias/c07"])
+    assert {"unread biasData", "unwritten reorderedBiasData"} <= set(matters)
+
+
+def test_enumerators_of_other_sequences_of_fused_operations_stay():
+    found = [b for b in breaks_of(scope.clauses()[f"{CONST}/c185"]) if b.how == "enumerator"]
+    assert found and all("CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION" in one.only for one in found)
 
 
 def test_the_check_of_a_demand_shows_the_demand_alone():

@@ -8,6 +8,8 @@ from typing import Any
 
 from dualdnn.api.document import functions
 
+from .statements import PERMISSION, sort_of_text
+
 REFUSED = frozenset(
     {"accepted", "status", "refused", "NULL refused", "layout refused", "shared memory refused", "unequal refused"}
 )
@@ -59,6 +61,7 @@ GROUPED = re.compile(r"\bgroup count greater than 0\b")
 ARITHMETIC = re.compile(r"^dataType=(CUDNN_\w+): mathType may be ([^;]*)")
 # The mode is the place of such a sentence, which is about another parameter.
 WITH_MODE = re.compile(r"^With mode (CUDNN_\w+), (\w+)")
+IGNORED = re.compile(r"\b(?:is|are) (?:ignored|unused)\b(?! by)|\bis informative only\b")
 CHOSEN = re.compile(r"\bchosen arbitrarily\b|\bany choice of the user\b")
 ANY = re.compile("")
 WHOLE_NUMBERS = re.compile(r"\bties to even\b|\bsaturates\b")
@@ -71,6 +74,7 @@ FITS = (
     Fit(DEMANDED, no=COARSE | {"overrun", "unsteady", "filled", "misread", "misplaced"}, kinds=("shape", "layout", "dtype", "support")),
     Fit(OFFERED, only=REFUSED, kinds=("shape", "layout", "support")),
     Fit(CHOSEN, only=REFUSED),
+    Fit(IGNORED, only=REFUSED),
     Fit(GROUPED, only=REFUSED),
     Fit(ARITHMETIC, only=REFUSED),
     Fit(WITH_MODE, no=frozenset({"enumerator"})),
@@ -80,6 +84,12 @@ FITS = (
 )  # fmt: skip
 
 
+def offers_null(clause: Any) -> bool:
+    """Return whether a sentence says that NULL may be passed, and nothing else; a default of NULL says more."""
+    found = re.search(r"\bNULL\b", clause.text) and sort_of_text(clause.text) == PERMISSION
+    return bool(found) and not clause.status and clause.kind not in ("default", "aliasing")
+
+
 def fits(clause: Any, broken: Any) -> bool:
     """Return whether a break is of what a sentence says.
 
@@ -87,6 +97,8 @@ def fits(clause: Any, broken: Any) -> bool:
     what it names is broken.
     """
     if any(one.excludes(clause, broken) for one in FITS):
+        return False
+    if offers_null(clause) and broken.how != "NULL refused":
         return False
     if GROUPED.search(clause.text) and GROUPS not in broken.only and not clause.status:
         return False

@@ -263,7 +263,7 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     if unnamed and DEMANDS.search(clause.text):
         yield from (Break("accepted", function, only=places) for function in CHECKED.get(clause.function, ()))
     elif unnamed:
-        yield Break("nothing", ATTRIBUTES[clause.function][0])
+        yield Break("nothing", ATTRIBUTES[clause.function][0], only=places)
     for word in words:
         if types.get(word) not in ATTRIBUTES:
             continue
@@ -301,10 +301,13 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         yield Break("result", getter, only=only)
     for word in words:
         if word in types and types[word] not in ATTRIBUTES and word not in places:
-            yield Break("enumerator", "", word, types[word])
-            yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word], only=_attributes_of(clause, words))
-            yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
-            yield Break("enumerator", "cudnnSetActivationDescriptor", word, types[word])
+            yield Break("enumerator", "", word, types[word], only=places if clause.function in ATTRIBUTES else ())
+            if clause.function not in ATTRIBUTES:
+                named = _attributes_of(clause, words)
+                yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word], only=named)
+                yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
+            elif types[word] == "cudnnActivationMode_t":
+                yield Break("enumerator", "cudnnSetActivationDescriptor", word, types[word])
             yield from (
                 Break("enumerator", ATTRIBUTES[clause.function][0], word, types[word], only=(*places, label))
                 for label in words if types.get(label) == clause.function
@@ -429,6 +432,8 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     types, parameters = _types(), {p.name: p for p in function.parameters}
     device = [p for p in function.parameters if p.memory == "device" and len(p.name) > 2]
     parameters |= {word: p for p in device for word in (p.name.lower(), p.name.capitalize())}
+    if "exponentialAverageFactor" in parameters:
+        parameters["factor"] = parameters["exponentialAverageFactor"]  # Formulas call it so.
     named = list(dict.fromkeys(parameters[word] for word in words if word in parameters))
     demands = DEMANDS.search(clause.text) is not None or DEMAND in sorts_of(clause)
     if clause.kind == "aliasing":

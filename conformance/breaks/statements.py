@@ -39,6 +39,7 @@ UNSPLIT = ("usecase_", "miopen", "CUDNN_BACKEND_")
 ROW = re.compile(
     r"_CONFIG:|\bcombination:|^(?:2D|3D), |row:|attribute type|^Possible|^dataType=|^CUDNN_FUSED_\w+: CUDNN_PARAM"
 )
+MOVED = re.compile(r"\bis read from\b.*\bwritten to\b")
 BOTH_WAYS = re.compile(r"\b(?:read and (?:written|updated)|input and output)\b")
 
 
@@ -59,11 +60,12 @@ def statements_of(clause: Any) -> tuple[tuple[str, str], ...]:
         return ()
     parts = (ASIDE.sub("", part) for part in BOUNDARY.split(clause.text))
     said = [part for part in parts if WORDS.search(part) and not REMARK.search(part)]
-    found = tuple((_sort(part), part) for part in said)
+    found = tuple((sort_of_text(part), part) for part in said)
     return found if len({sort for sort, _ in found}) > 1 else ()
 
 
-def _sort(text: str) -> str:
+def sort_of_text(text: str) -> str:
+    """Return the sort of a statement; a statement that permits NULL demands nothing, whatever else it names."""
     if re.search(r"\bNULL\b", text) and PERMITS.search(text):
         return PERMISSION
     return DEMAND if DEMANDS.search(text) else PERMISSION if PERMITS.search(text) else DESCRIPTION
@@ -85,7 +87,12 @@ def stated(clause: Any, broken: Any) -> list[Any]:
 def accesses_of(clause: Any) -> tuple[str, ...]:
     """Return a break of reading and one of writing for each operand that a sentence calls read and written."""
     known = functions().get(clause.function)
-    if known is None or clause.status or not BOTH_WAYS.search(clause.text):
+    if known is None or clause.status:
+        return ()
+    if MOVED.search(clause.text):
+        ends = [p for p in known.parameters if re.search(rf"\b{p.name}\b", clause.text) and p.memory == "device"]
+        return tuple(f"{'unread' if p.direction == 'in' else 'unwritten'} {p.name}" for p in ends)
+    if not BOTH_WAYS.search(clause.text):
         return ()
     said = next(part for part in re.split("; ", clause.text) if BOTH_WAYS.search(part))
     words = re.findall(r"\w+", BOTH_WAYS.split(said)[0].replace("reserve space", "reserveSpace"))
