@@ -62,7 +62,7 @@ from .pack_groups import PackGroups
 from .patches import described
 from .tiny import Tiny
 from .transforms.fft import FFT
-from .transforms.winograd import Winograd, WinogradNonfused
+from .transforms.winograd import WinogradNonfused
 
 serve(
     described(ConvolutionProblem),
@@ -82,7 +82,6 @@ serve(
         *map(ImplicitGemm, SIMT),
         Im2ColGemm(),
         *FFT,
-        Winograd(),
         WinogradNonfused(),
     ),
     ConvolutionForward,

@@ -1,16 +1,12 @@
 // This file computes Winograd convolutions, y = A'((G g G') * (B' d B))A (Lavin and Gray 2015). Here * multiplies by
 // elements, and the sum is over channels.
 //
-// WINOGRAD is fused, F(2 x 2, 3 x 3): a block keeps its products in registers. WINOGRAD_NONFUSED writes the transformed
-// images and products to the workspace and multiplies them with implicit_gemm/simt.cu. Its tiles have 6 x 6 values. F(4
-// x 4, 3 x 3) and F(2 x 2, 5 x 5) therefore share the transform of the image.
+// The transformed images and the products are in the workspace, and implicit_gemm/simt.cu multiplies them. Tiles have 6
+// x 6 values. F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5) therefore share the transform of the image.
 //
-// Roofline bound: flops, the direct sum's divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 TFLOP/s in float. The
-// nonfused transforms read and write 36/16 (36/4 for 5 x 5) values per output. Bytes are the bound below about 64
-// channels.
+// Roofline bound: flops, the direct sum's divided by 4 (3 x 3) or 2.78 (5 x 5), at 67 TFLOP/s in float. The transforms
+// read and write 36/16 (36/4 for 5 x 5) values per output. Bytes are the bound below about 64 channels.
 #include "convolution/transforms/winograd.cuh"
-
-constexpr int FUSED_TILE = 4;
 
 struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
@@ -21,24 +17,11 @@ struct Arguments : Operands<ELEMENT> {
   FastDivmod tiles, channels, filters;  // tiles per launch; channels and filters per group
   int first_image, groups;
   int x_channels_last, y_channels_last;  // Transformed images and products have channels innermost in the workspace.
-  int filters_last;                      // Transformed filters of the nonfused algorithm have filters innermost.
+  int filters_last;                      // Transformed filters have filters innermost.
 };
 
 // --- Transforms of one row or column ---
 
-template <class C> __device__ __forceinline__ void transform_image(const C (&d)[4], C (&t)[4]) {
-  t[0] = d[0] - d[2];
-  t[1] = d[1] + d[2];
-  t[2] = d[2] - d[1];
-  t[3] = d[1] - d[3];
-}
-template <class C> __device__ __forceinline__ void transform_filter(const C (&g)[3], C (&t)[4]) {
-  const C ends = C(0.5) * (g[0] + g[2]), middle = C(0.5) * g[1];
-  t[0] = g[0];
-  t[1] = ends + middle;
-  t[2] = ends - middle;
-  t[3] = g[2];
-}
 template <class C> __device__ __forceinline__ void transform_filter(const C (&g)[3], C (&t)[6]) {
   const C near = (g[0] + g[2]) * C(-1.0 / 6), far = g[0] * C(1.0 / 24) + g[2] * C(1.0 / 6);
   t[0] = C(0.25) * g[0];
@@ -59,10 +42,6 @@ template <class C> __device__ __forceinline__ void transform_filter(const C (&g)
   t[5] = g[4];
 }
 
-template <class C> __device__ __forceinline__ void transform_product(const C (&m)[4], C (&t)[2]) {
-  t[0] = m[0] + m[1] + m[2];
-  t[1] = m[1] - m[2] - m[3];
-}
 template <class C> __device__ __forceinline__ void transform_product(const C (&m)[6], C (&t)[4]) {
   const C near_sum = m[1] + m[2], near_difference = m[1] - m[2], far_sum = m[3] + m[4], far_difference = m[3] - m[4];
   t[0] = m[0] + near_sum + far_sum;
@@ -110,7 +89,7 @@ __device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile
   return a.first_image + a.tile_rows.divide(a.tile_columns.divide(tile, tile_column), tile_row);
 }
 
-// --- Nonfused: the layout is [pixel in the tile][group][tile][channel], or channels before tiles ---
+// --- Kernels: the layout is [pixel in the tile][group][tile][channel], or channels before tiles ---
 
 template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const Arguments& a, unsigned index) {
   unsigned channel, filter;
@@ -174,125 +153,4 @@ extern "C" __global__ void convolution_winograd_results(const Arguments a) {
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (a.convolution.filter[1].divisor == 3) products_from_workspace<4>(a, index);
   else products_from_workspace<2>(a, index);
-}
-
-// --- Fused ---
-
-constexpr int FREQUENCIES = FUSED_TILE * FUSED_TILE, BLOCK_FILTERS = 32, BLOCK_TILES = 32, BLOCK_CHANNELS = 8,
-              THREADS = 256;
-
-// Transforms filters to the layout of the fused kernel: [group][channel][pixel in the tile][filter].
-extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a) {
-  griddepcontrol_wait();
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  unsigned filter, channel;
-  const unsigned group = a.channels.divide(a.filters.divide(index, filter), channel);
-  if (group >= a.groups) return;
-  COMPUTE g[3][3], t[FUSED_TILE][FUSED_TILE];
-  read_filter(a.convolution, a.w, group * a.filters.divisor + filter, channel, g);
-  transform_both<3, FUSED_TILE>(g, t,
-                                [](const COMPUTE(&in)[3], COMPUTE(&out)[FUSED_TILE]) { transform_filter(in, out); });
-  COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace) +
-                    static_cast<long long>(index / a.filters.divisor) * FREQUENCIES * a.filters.divisor + filter;
-#pragma unroll
-  for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
-}
-
-// Computes 32 filters x 32 tiles of 2 x 2 outputs per block. Each pixel in the tile has 16 threads of 8 x 8 sums.
-extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(const Arguments a) {
-  griddepcontrol_wait();
-  union Shared {
-    struct {
-      __align__(16) COMPUTE images[BLOCK_CHANNELS][FREQUENCIES][BLOCK_TILES];
-      __align__(16) COMPUTE filters[BLOCK_CHANNELS][FREQUENCIES][BLOCK_FILTERS];
-    } operands;
-    COMPUTE products[FREQUENCIES][8][BLOCK_TILES];
-  };
-  __shared__ Shared shared;
-  const Convolution& c = a.convolution;
-  const int thread = threadIdx.x;
-  const int filters = a.filters.divisor, channels = a.channels.divisor;
-  const unsigned filter_blocks = (filters + BLOCK_FILTERS - 1) / BLOCK_FILTERS,
-                 tile_blocks = (a.tiles.divisor + BLOCK_TILES - 1) / BLOCK_TILES;
-  const int first_n = blockIdx.x % filter_blocks * BLOCK_FILTERS,
-            first_tile = blockIdx.x / filter_blocks % tile_blocks * BLOCK_TILES;
-  const unsigned group = blockIdx.x / filter_blocks / tile_blocks;
-
-  // Each thread transforms one tile of one channel.
-  const int my_tile = thread % BLOCK_TILES, my_channel = thread / BLOCK_TILES;
-  const bool has_tile = first_tile + my_tile < a.tiles.divisor;
-  unsigned tile_row, tile_column;
-  const unsigned image = split_tile(a, first_tile + my_tile, tile_row, tile_column);
-  const ELEMENT* x = a.x + image * c.x_pixel[0] + group * c.x_group;
-  const COMPUTE* transformed = reinterpret_cast<const COMPUTE*>(a.workspace) +
-                               static_cast<long long>(group) * channels * FREQUENCIES * filters + first_n;
-
-  // A thread also owns these rows and columns plus 16.
-  const int frequency = thread / 16, row = thread / 4 % 4 * 4, column = thread % 4 * 4;
-  COMPUTE sums[8][8] = {};
-  COMPUTE image_held[FUSED_TILE][FUSED_TILE], filter_held[FREQUENCIES];
-  auto fetch = [&](int first_channel) {
-    const int channel = first_channel + my_channel;
-    COMPUTE d[FUSED_TILE][FUSED_TILE] = {};
-    if (has_tile && channel < channels)
-      read_tile(c, x + static_cast<long long>(channel) * c.x_channel, tile_row * 2, tile_column * 2, d);
-    transform_both<FUSED_TILE, FUSED_TILE>(
-        d, image_held, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[FUSED_TILE]) { transform_image(in, out); });
-#pragma unroll
-    for (int i = 0; i < FREQUENCIES; i++) {  // Lanes are filters, and warps are channels.
-      const int filter = thread % BLOCK_FILTERS;
-      const bool exists = first_n + filter < filters && channel < channels;
-      filter_held[i] =
-          exists ? transformed[(static_cast<long long>(channel) * FREQUENCIES + i) * filters + filter] : COMPUTE(0);
-    }
-  };
-  fetch(0);
-  for (int first_channel = 0; first_channel < channels; first_channel += BLOCK_CHANNELS) {
-#pragma unroll
-    for (int i = 0; i < FREQUENCIES; i++) {
-      shared.operands.images[my_channel][i][my_tile] = image_held[i / FUSED_TILE][i % FUSED_TILE];
-      shared.operands.filters[my_channel][i][my_tile] = filter_held[i];
-    }
-    __syncthreads();
-    if (first_channel + BLOCK_CHANNELS < channels) fetch(first_channel + BLOCK_CHANNELS);
-#pragma unroll
-    for (int k = 0; k < BLOCK_CHANNELS; k++) {
-      COMPUTE left[8], right[8];
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        *reinterpret_cast<Vector<COMPUTE, 4>*>(left + 4 * h) =
-            *reinterpret_cast<const Vector<COMPUTE, 4>*>(&shared.operands.filters[k][frequency][16 * h + row]);
-        *reinterpret_cast<Vector<COMPUTE, 4>*>(right + 4 * h) =
-            *reinterpret_cast<const Vector<COMPUTE, 4>*>(&shared.operands.images[k][frequency][16 * h + column]);
-      }
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-#pragma unroll
-        for (int j = 0; j < 8; j++) sums[i][j] += left[i] * right[j];
-    }
-    __syncthreads();
-  }
-
-  // The threads exchange the products of a tile for eight filters at a time, and transform them.
-#pragma unroll
-  for (int part = 0; part < 4; part++) {
-    const int first_row = part % 2 * 8;  // first of the 16 rows in a half
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      if (row >= first_row && row < first_row + 8)
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-          shared.products[frequency][row - first_row + i][j / 4 * 16 + column + j % 4] = sums[part / 2 * 4 + i][j];
-    __syncthreads();
-    const int filter = first_n + part / 2 * 16 + first_row + my_channel;
-    if (has_tile && filter < filters) {
-      COMPUTE m[FUSED_TILE][FUSED_TILE], results[2][2];
-#pragma unroll
-      for (int i = 0; i < FREQUENCIES; i++) m[i / FUSED_TILE][i % FUSED_TILE] = shared.products[i][my_channel][my_tile];
-      transform_both<FUSED_TILE, 2>(
-          m, results, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[2]) { transform_product(in, out); });
-      write_tile<2>(a, image, tile_row * 2, tile_column * 2, group * filters + filter, results);
-    }
-    __syncthreads();
-  }
 }

@@ -14,7 +14,6 @@ from ..implicit_gemm.fp32 import VECTOR, suits
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import kernel_of, product_launch
 from ..problem import (
-    REFERENCE_MULTIPROCESSORS,
     Convolution,
     ConvolutionStruct,
     Matrices,
@@ -32,20 +31,15 @@ SOURCE = "convolution/transforms/winograd.cu"
 COMPUTE_BYTES = 4  # Transformed values are float.
 COMPUTE_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 ALIGNMENT = 256
+WINOGRAD, NONFUSED = Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
 SLICE_BYTES = 2**30  # bytes of the transformed images and products in the workspace at a time
-FUSED_OUTPUTS = 2  # results across a tile
-FUSED_TILE = 4  # values across a tile
-BLOCK_FILTERS = 32  # per block
-BLOCK_TILES = 32  # per block
-TILE = 6
-FUSED_RATE = 0.5  # share of a plain product's rate
-FUSED_REDUCTION = 2.25  # multiply-adds of a direct sum for each one of F(2 x 2, 3 x 3)
+SMALL_SLICE_BYTES = 2**28  # the same for WINOGRAD, whose workspace is of reasonable size (5.1.3.10)
+TILE = 6  # values across a tile
 
 
 class Tiling(NamedTuple):
-    """Describe tiles of ``outputs`` x ``outputs`` results."""
+    """Count the tiles of an image."""
 
-    outputs: int
     rows: int
     columns: int
 
@@ -63,33 +57,24 @@ class Workspace(NamedTuple):
     nbytes: int
 
 
-def _tiling(operation: Convolution, outputs: int) -> Tiling:
-    rows, columns = operation.y.dims[2:]
-    return Tiling(outputs, -(-rows // outputs), -(-columns // outputs))
-
-
-def _nonfused_tiling(operation: Convolution) -> Tiling:
-    return _tiling(operation, TILE + 1 - operation.w.dims[2])
+def _tiling(operation: Convolution) -> Tiling:
+    outputs, (rows, columns) = TILE + 1 - operation.w.dims[2], operation.y.dims[2:]
+    return Tiling(-(-rows // outputs), -(-columns // outputs))
 
 
 def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def _nonfused_workspace(operation: Convolution, device: Any) -> Workspace:
+def _workspace(operation: Convolution, device: Any) -> Workspace:
     """Return the workspace: filters, then images, then products. Large images are transformed slice by slice."""
-    tiling = _nonfused_tiling(operation)
+    tiling, most = _tiling(operation), SMALL_SLICE_BYTES if operation.algo == WINOGRAD else SLICE_BYTES
     value_bytes = TILE * TILE * COMPUTE_BYTES
     image, product = (tiling.of_image * value_bytes * tensor.dims[1] for tensor in (operation.x, operation.y))
-    images = min(operation.x.dims[0], max(1, slice_bytes(SLICE_BYTES, device) // (image + product)))
+    images = min(operation.x.dims[0], max(1, slice_bytes(most, device) // (image + product)))
     filters_bytes = aligned(operation.w.dims[0] * operation.w.dims[1] * value_bytes)
     products_at = filters_bytes + aligned(images * image)
     return Workspace(images, filters_bytes, products_at, products_at + aligned(images * product))
-
-
-def _fused_bytes(operation: Convolution) -> int:
-    """Return the bytes of transformed filters."""
-    return operation.w.dims[0] * operation.w.dims[1] * FUSED_TILE**2 * COMPUTE_BYTES
 
 
 class _Kernels:
@@ -122,26 +107,28 @@ class _Kernels:
 
 class WinogradNonfused(ConvolutionSolver):
     """Serve with transforms of filters and images, a product for each of the 36 values of a tile, and the inverse
-    transform.
+    transform. WINOGRAD and WINOGRAD_NONFUSED differ in how many images they transform at a time.
     """
 
     name = "convolution.winograd_nonfused"
-    algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,)
+    algorithms = (WINOGRAD, NONFUSED)
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
-        return _nonfused_workspace(problem.operation, problem.device).nbytes
+        return _workspace(problem.operation, problem.device).nbytes
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         o, device = problem.operation, problem.device
-        tiles = o.x.dims[0] * _nonfused_tiling(o).of_image
-        transformed_bytes = COMPUTE_BYTES * TILE**2 * tiles * (o.x.dims[1] + o.y.dims[1])
-        product = _product(o, device, tiles, _nonfused_workspace(o, device))
+        workspace, of_image = _workspace(o, device), _tiling(o).of_image
+        slices = -(-o.x.dims[0] // workspace.images)
+        transformed_bytes = COMPUTE_BYTES * TILE**2 * o.x.dims[0] * of_image * (o.x.dims[1] + o.y.dims[1])
+        product = _product(o, device, workspace.images * of_image, workspace)
         moved = 2 * transformed_bytes / Rates.BANDWIDTH + problem.memory_seconds
-        return 4 * Rates.LAUNCH + moved + kernel_of(product).computing_seconds(product)
+        computing = o.x.dims[0] / workspace.images * kernel_of(product).computing_seconds(product)
+        return (1 + 3 * slices) * Rates.LAUNCH + moved + computing
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         operation, device = problem.operation, problem.device
-        tiling, workspace = _nonfused_tiling(operation), _nonfused_workspace(operation, device)
+        tiling, workspace = _tiling(operation), _workspace(operation, device)
         kernels = _Kernels(operation, device, tiling, workspace)
         kernels.filters_last = _filters_last(operation, device)
         channels, filters = operation.x.dims[1], operation.w.dims[0]
@@ -153,31 +140,6 @@ class WinogradNonfused(ConvolutionSolver):
             launches.append(product_launch(_product(operation, device, tiles, workspace)))
             launches.append(kernels.launch("convolution_winograd_results", blocks(tiles * filters), first, images))
         return launches
-
-
-class Winograd(ConvolutionSolver):
-    """Serve with the transform of the filters, and one kernel for everything else."""
-
-    name = "convolution.winograd"
-    algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,)
-
-    def used_bytes(self, problem: ConvolutionProblem) -> int:
-        return _fused_bytes(problem.operation)
-
-    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        rate = Rates.FLOATS * FUSED_RATE * problem.device.multiprocessors / REFERENCE_MULTIPROCESSORS
-        return 2 * Rates.LAUNCH + problem.operations / FUSED_REDUCTION / rate
-
-    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        operation = problem.operation
-        tiling, images = _tiling(operation, FUSED_OUTPUTS), operation.x.dims[0]
-        kernels = _Kernels(operation, problem.device, tiling, Workspace(images, 0, 0, _fused_bytes(operation)))
-        tiles = images * tiling.of_image
-        grid = -(-kernels.filters // BLOCK_FILTERS) * -(-tiles // BLOCK_TILES) * kernels.groups
-        return [
-            kernels.launch("convolution_winograd_fused_filters", blocks(operation.w.dims[0] * kernels.channels)),
-            kernels.launch("convolution_winograd_fused", (grid, 1, 1), 0, images),
-        ]
 
 
 def _product(

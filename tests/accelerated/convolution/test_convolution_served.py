@@ -111,7 +111,7 @@ SERVED = {
     "depthwise, volume": (convolution(IMPLICIT, (1, 4, 4, 5, 6), 4, (2, 3, 3), groups=4), "depthwise_windows"),
     "explicit": (convolution(EXPLICIT, SMALL, 5, (3, 3), math=FMA), "im2col_gemm"),
     "transform": (convolution(FFT, SMALL, 5, (3, 3), math=FMA), "fft"),
-    "Winograd": (convolution(WINOGRAD, (1, 9, 7, 6), 34, (3, 3), math=FMA), "winograd"),
+    "Winograd": (convolution(WINOGRAD, (1, 9, 7, 6), 34, (3, 3), math=FMA), "winograd_nonfused"),
     "Winograd, nonfused 3 x 3": (convolution(NONFUSED, SMALL, 5, (3, 3), math=FMA), "winograd_nonfused"),
     "Winograd, nonfused 5 x 5": (convolution(NONFUSED, SMALL, 5, (5, 5), padding=2, math=FMA), "winograd_nonfused"),
 }  # fmt: skip
