@@ -40,7 +40,7 @@ def test_workspace_of_transforms(backend, monkeypatch):
         for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT, FFT, FFT_TILING, WINOGRAD, NONFUSED)
     }
     assert needed[IMPLICIT] == needed[PRECOMPUTED] == 0
-    assert 0 < needed[WINOGRAD] and 0 < needed[FFT_TILING] < needed[FFT]
+    assert needed[WINOGRAD] > 0 and 0 < needed[FFT_TILING] < needed[FFT]
     many = (convolution(algo, (64, 64, 200, 200), 64, (3, 3), math=FMA) for algo in (WINOGRAD, NONFUSED))
     winograd, nonfused = map(backend.workspace_bytes, many)
     assert winograd <= 2**28 + 2**20 < nonfused
