@@ -19,7 +19,7 @@ from dualdnn.api.operations import (
 )
 
 from ..solver import Problem, serve
-from .bias_gradient import BIAS_GRADIENTS, BiasProblem
+from .bias_gradient import BiasGradient, BiasProblem
 from .bias_gradient_channels import BiasGradientChannels
 from .copied_patches import ConvolutionCopiedPatches, DataGradientCopiedPatches, FilterGradientCopiedPatches
 from .data_gradient.depthwise import DataGradientDepthwise
@@ -123,4 +123,4 @@ serve(
     ),
     ConvolutionBackwardFilter,
 )
-serve(BiasProblem, (BiasGradientChannels(), *BIAS_GRADIENTS), ConvolutionBackwardBias)
+serve(BiasProblem, (BiasGradientChannels(), BiasGradient()), ConvolutionBackwardBias)

@@ -1,5 +1,4 @@
-// This header defines the accumulators of reductions, for any tensor (reduce_tensor/problem.cuh) and for small ones
-// (reduce_tensor/small.cu).
+// This header defines the accumulators of reductions.
 #pragma once
 #include <type_traits>
 
@@ -50,7 +49,6 @@ struct OneForZero {
   static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return x == COMPUTE(0) ? COMPUTE(1) : x; }
 };
 
-// Each accumulator defines its neutral element as nothing().
 struct Value {
   COMPUTE value;
 };
@@ -62,7 +60,6 @@ struct Ranked {
 template <class Map> struct Sum {
   using State = Value;
   __device__ __forceinline__ State start() const { return {COMPUTE(0)}; }
-  __device__ __forceinline__ COMPUTE nothing() const { return COMPUTE(0); }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { state.value += Map::of(x); }
   __device__ __forceinline__ void merge(State& state, State other) const { state.value += other.value; }
 };
@@ -70,7 +67,6 @@ template <class Map> struct Sum {
 template <class Map> struct Product {
   using State = Value;
   __device__ __forceinline__ State start() const { return {COMPUTE(1)}; }
-  __device__ __forceinline__ COMPUTE nothing() const { return COMPUTE(1); }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { state.value *= Map::of(x); }
   __device__ __forceinline__ void merge(State& state, State other) const { state.value *= other.value; }
 };
@@ -78,7 +74,6 @@ template <class Map> struct Product {
 template <class Map, bool PROPAGATE> struct Largest {
   using State = Value;
   __device__ __forceinline__ State start() const { return {Map::signless ? COMPUTE(0) : COMPUTE(-INFINITY)}; }
-  __device__ __forceinline__ COMPUTE nothing() const { return Map::of(start().value); }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { merge(state, {Map::of(x)}); }
   __device__ __forceinline__ void merge(State& state, State other) const {
     if (!PROPAGATE) state.value = fmax(state.value, other.value);  // fmax ignores NaN.
@@ -100,15 +95,6 @@ template <class Map> struct FirstLargest {
     if (other.value > state.value || (other.value == state.value && earlier) || nan) state = other;
   }
 };
-
-// Returns the result of a reduction. For an average the host has divided alpha by the number of elements.
-template <class Reduction> __device__ __forceinline__ COMPUTE result(const Reduction&, Value state) {
-  if constexpr (std::is_same_v<Reduction, Sum<Square>>) return sqrt(state.value);
-  else if constexpr (std::is_same_v<Reduction, Largest<Negative, false>> ||
-                     std::is_same_v<Reduction, Largest<Negative, true>>)
-    return -state.value;
-  else return state.value;
-}
 
 // --- threads of a warp ---
 

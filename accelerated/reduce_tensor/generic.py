@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ..plans import Launch
 from ..records import Record, Where
+from ..solver import Solver
 from .division import BLOCK, WARP
-from .problem import OPERANDS, WORKSPACE_ALIGNMENT, ReduceProblem, ReduceSolver, Tiles
+from .problem import OPERANDS, WORKSPACE_ALIGNMENT, ReduceProblem, Tiles
 
 SOURCE = "reduce_tensor/generic.cu"
 WARPS = BLOCK // WARP
@@ -22,10 +23,13 @@ class WorkspaceLaunch(Launch):
         super().record(record, [*others, workspace.aligned(WORKSPACE_ALIGNMENT)])
 
 
-class AnyTensor(ReduceSolver):
-    """Serve all remaining calls: rows and columns of generic layouts, with or without indices."""
+class AnyTensor(Solver[ReduceProblem]):
+    """Serve rows and columns of generic layouts, with or without indices."""
 
     name = "reduce_tensor.generic"
+
+    def workspace_bytes(self, problem: ReduceProblem) -> int:
+        return problem.workspace_bytes
 
     def launches(self, problem: ReduceProblem) -> list[Launch]:
         division, (_, kept, _) = problem.division, problem.walked

@@ -1,4 +1,4 @@
-"""Registers the solvers of reductions (3.2.71), in order of preference."""
+"""Registers the solver of reductions (3.2.71), which serves every layout and operation, with or without indices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,5 @@ from dualdnn.api.operations import ReduceTensor
 from ..solver import serve
 from .generic import AnyTensor
 from .problem import ReduceProblem
-from .small import Small
 
-serve(ReduceProblem, (Small(), AnyTensor()), ReduceTensor)
+serve(ReduceProblem, (AnyTensor(),), ReduceTensor)

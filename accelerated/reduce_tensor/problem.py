@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from ctypes import Structure, c_int, c_uint
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ReduceTensor, TensorSpec
 from dualdnn.api.operations.reduce_tensor import INDEX_BYTES
@@ -14,7 +13,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from .. import solver
 from ..plans import factors, fields_of, pointers, structure, type_definitions
-from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry, merge_dimensions
+from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry
 from ..reproducible import Order, order_of_batch
 from .division import Division, along_rows, divided, vector_width
 
@@ -24,9 +23,6 @@ VECTOR_BYTES = 16  # bytes, alignment of A where kernels need it
 WORKSPACE_ALIGNMENT = 8  # bytes, alignment of partial results; the workspace has room for it
 INDEX_STATE_BYTES = 4  # bytes of the position in a partial result
 ACROSS = 8  # neighbouring vectors of a row of A per block, where C is contiguous across rows
-
-T = TypeVar("T")
-Axes = tuple[list[int], list[list[int]]]  # extents, and every operand's strides
 
 
 class Walk:
@@ -74,17 +70,6 @@ class Walk:
             vectors_per_row = -(-(reduced.row + width - 1) // width)
             reduced.vectors, reduced.vectors_per_row = rows * vectors_per_row, FastDivmod.of(vectors_per_row)
         return reduced, kept, windows
-
-    def axes(self) -> tuple[Axes, Axes]:
-        """Return the merged reduced axes (steps in A) and kept axes (steps in A and C), outermost first."""
-
-        def along(dimensions: list[int], strides: list[list[int]]) -> Axes:
-            extents, steps = merge_dimensions(
-                [self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides]
-            )
-            return extents, steps[::-1]
-
-        return along(self.reduced_dims, [self.in_a]), along(self.kept_dims, [self.in_c, self.in_a])
 
     def _geometry(self, dimensions: list[int], strides: list[list[int]], width: int) -> Any:
         return geometry([self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides], width)
@@ -149,19 +134,11 @@ class ReduceProblem(solver.Problem):
         super().__init__(operation, device, aligned)
         self.width = vector_width(operation.A)
         self.rows = along_rows(operation.A, operation.C)
-        self._made: dict[str, Any] = {}
 
     def order_by(self, solver: solver.Solver[Any]) -> Order | None:
         """Return the order of sums over the batch; None for sums within images, whose division depends on it."""
         within = self.operation.A.dims[0] > 1 and self.operation.C.dims[0] > 1
         return None if within else order_of_batch(solver, self.operation)
-
-    def once(self, key: str, make: Callable[[], T]) -> T:
-        """Return the result of ``make``, which is called once per key."""
-        if key not in self._made:
-            self._made[key] = make()
-        made: T = self._made[key]
-        return made
 
     @cached_property
     def division(self) -> Division:
@@ -243,11 +220,3 @@ class ReduceProblem(solver.Problem):
             *fields_of(c_int, even=self.even, windows=windows, op=reduction.op, propagate=reduction.nan),
             *fields_of(c_int, c_type=operation.C.scalar_type, index_bytes=INDEX_BYTES[reduction.indices_type]),
         )
-
-
-class ReduceSolver(solver.Solver[ReduceProblem]):
-    """Plan a reduction."""
-
-    def workspace_bytes(self, problem: ReduceProblem) -> int:
-        """Return the workspace in bytes of the solver for any tensor, which is the fallback of every solver."""
-        return problem.workspace_bytes

@@ -171,7 +171,7 @@ def declared_entry_points(source: Path) -> list[str]:
     """
     text = source.read_text().replace("\\\n", " ")
     text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
-    text = re.sub(r"\b(CLUSTER_DIMS_[XY]|ACROSS_CLUSTER)\b", "", text)
+    text = re.sub(r"\bCLUSTER_DIMS_[XY]\b", "", text)
     return re.findall(r"__global__[^;{(]*?void\s+(\w+)", text)
 
 

@@ -107,19 +107,22 @@ def test_scalars_of_every_kind_reach_the_kernel(handle):
             np.testing.assert_allclose(y.to_host(np.float32, (4,)), wanted, rtol=1e-6, err_msg=f"{alpha} {beta}")
 
 
-def bias_gradient(handle, alpha, dy, offset):
-    """Return the gradient of 8 biases. offset: bytes from the start of ``dy`` to the gradient in it."""
-    db = handle.zeros(64)
-    gradient, bias = tensor(2, 8, 6, 6), tensor(1, 8, 1, 1)
-    cudnn.cudnnConvolutionBackwardBias(handle, alpha, gradient, dy.slice(offset, 2304), 0.0, bias, db)
-    return db.to_host(np.float32, (8,))
+def pooled(handle, alpha, x, offset):
+    """Return averages over 2 x 2 numbers. offset: bytes from the start of ``x`` to the image in it."""
+    descriptor, y = cudnn.cudnnCreatePoolingDescriptor(), handle.zeros(512)
+    cudnn.cudnnSetPooling2dDescriptor(
+        descriptor, cudnn.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, cudnn.CUDNN_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2
+    )
+    image, result = tensor(2, 4, 8, 8), tensor(2, 4, 4, 4)
+    cudnn.cudnnPoolingForward(handle, descriptor, alpha, image, x.slice(offset, 2048), 0.0, result, y)
+    return y.to_host(np.float32, (128,))
 
 
 @pytest.mark.parametrize("offset", [0, 4])
 def test_plans_with_a_fallback_have_the_scalars_in_both(handle, offset):
-    dy = handle.to_device(np.ones(577, np.float32))
+    x = handle.to_device(np.ones(513, np.float32))
     for alpha in (0.5, 0.25, 1.0):
-        np.testing.assert_array_equal(bias_gradient(handle, alpha, dy, offset), np.full(8, 72 * alpha, np.float32))
+        np.testing.assert_array_equal(pooled(handle, alpha, x, offset), np.full(128, alpha, np.float32))
     assert any(isinstance(made, AlignedPlan) for made in handle.backend.plans.values())
 
 
@@ -140,9 +143,9 @@ def test_a_planner_that_needs_the_number_gets_it(monkeypatch, handle, is_fallbac
 
     monkeypatch.setattr(accelerated_backend, "plan", needing)
     monkeypatch.setattr(handle.backend, "plans", {})
-    dy = handle.to_device(np.ones(577, np.float32))
+    x = handle.to_device(np.ones(513, np.float32))
     for alpha in (0.75, 0.375):
-        np.testing.assert_array_equal(bias_gradient(handle, alpha, dy, 4), np.full(8, 72 * alpha, np.float32))
+        np.testing.assert_array_equal(pooled(handle, alpha, x, 4), np.full(128, alpha, np.float32))
     assert {"0.75", "0.375"} <= set(map(repr, asked))
 
 

@@ -22,7 +22,7 @@ GUARDS = ("end", "start")
 MAX_MULTIPROCESSORS = 1024  # upper bound of DUALDNN_EMULATION_MULTIPROCESSORS
 # Sources whose path begins so have up to eight kernels, but a set of definitions needs only one or two of them. Each
 # kernel is compiled by itself there (docs/performance/emulated_device.md).
-BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.", "reduce_tensor/small.")
+BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.")
 
 
 def _integer(name: str, default: int, least: int, most: int) -> int:
