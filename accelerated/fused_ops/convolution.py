@@ -1,4 +1,4 @@
-"""Serve convolutions between other steps. Some kernels take the steps along, where they load operands or store results.
+"""Serve convolutions between other steps. Some kernels take the steps that follow along, where they store results.
 Otherwise each step has its own solver, and the workspace holds the tensors in between.
 
 Roofline bound: as the convolution's. Separate steps write and read x once more in the prologue, and y in the epilogue.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnNanPropagation_t
@@ -21,15 +20,11 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
 )
 
-from ..convolution.composed import ComposedPlan
-from ..convolution.filter_gradient.forward_convolution import FilterGradientProblem
-from ..convolution.filter_gradient.prologue import PrologueProduct
-from ..convolution.filter_gradient.tma import is_known
 from ..convolution.implicit_gemm.product import Product
-from ..convolution.implicit_gemm.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
+from ..convolution.implicit_gemm.statistics import SummedConvolution, finished_product, is_preferred
 from ..convolution.implicit_gemm.tma import TmaKernel
 from ..convolution.problem import EpilogueStruct
-from ..plans import Plan, plan, with_alignment, workspace_bytes
+from ..plans import Plan, plan, workspace_bytes
 from ..primitives.tma import ALIGNMENT
 from ..scalars import fill
 from ..solver import Problem, Solver
@@ -106,7 +101,6 @@ class FinishingConvolution(Solver[FusedConvolution]):
     """Serve a convolution by a TMA kernel that finishes y by filter, with channels innermost."""
 
     prefix = ""
-    kernels = FINISHING
 
     def __init__(self, kernel: TmaKernel) -> None:
         self.kernel = kernel
@@ -125,7 +119,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
 
     def applies(self, problem: FusedConvolution) -> bool:
         product = self.product(problem) if problem.aligned else None
-        return product is not None and is_preferred(product, self.kernel, self.kernels)
+        return product is not None and is_preferred(product, self.kernel)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         return self.used(problem).nbytes
@@ -152,7 +146,7 @@ class ConvolutionStatistics(FinishingConvolution):
         o, workspace, product = problem.operation, Workspace(), self.product(problem)
         assert isinstance(o, ScaleBiasActivationConvBnstats) and product is not None
         summed = SummedConvolution(product, self.kernel)
-        scaled = workspace.take(o.x.nbytes if o.prologue and not product.prologue else 0)
+        scaled = workspace.take(o.x.nbytes if o.prologue else 0)
         return workspace, summed, scaled, workspace.take(summed.nbytes)
 
     def used(self, problem: FusedConvolution) -> Workspace:
@@ -163,40 +157,13 @@ class ConvolutionStatistics(FinishingConvolution):
         assert isinstance(o, ScaleBiasActivationConvBnstats)
         where: dict[str, Any] = {"workSpace": sums_at}
         parts = []
-        if o.prologue is not None and not summed.product.prologue:
+        if o.prologue is not None:
             parts.append(Part(o.prologue, plan(o.prologue, device), {"y": scaled}))
             where["x"] = scaled
         of = o.ySum or o.ySqSum
         assert of is not None
         parts.append(Part(o, Plan(o, summed.launches(("ySum", "ySqSum"), of)), where))
         return SequencePlan(o, parts, self.name)
-
-
-class ConvolutionPrologue(ConvolutionStatistics):
-    """Run the prologue between the loads of x and its products. x has 16 bits, and is not written and read again."""
-
-    prefix = "fused_ops.convolution_prologue"
-    kernels = SCALING
-
-    def applies(self, problem: FusedConvolution) -> bool:
-        # Several taps scale x every time they read it.
-        o = problem.operation
-        return isinstance(o, ScaleBiasActivationConvBnstats) and prod(o.w.dims[2:]) == 1 and super().applies(problem)
-
-    def product(self, problem: FusedConvolution) -> Product | None:
-        o, found = problem.operation, super().product(problem)
-        if (
-            found is None
-            or not isinstance(o, ScaleBiasActivationConvBnstats)
-            or o.prologue is None
-            or o.x.scalar_bytes != 2
-        ):
-            return None
-        known = [spec for spec in (o.eqScale, o.eqBias) if spec is not None]
-        plain = all(spec.data_type == o.x.data_type and spec.strides[1] == 1 for spec in known)
-        if not plain or (o.activation is not None and o.activation.relu_nan != IGNORED):
-            return None
-        return replace(found, prologue=("eqScale", "eqBias"), rectified=o.activation is not None)
 
 
 class ConvolutionFactors(FinishingConvolution):
@@ -230,46 +197,3 @@ class ConvolutionFactors(FinishingConvolution):
             [Part(problem.operation, Plan(problem.operation, [self.kernel.launch(product)]))],
             self.name,
         )
-
-
-class FilterGradientPrologue(Solver[FusedConvolution]):
-    """Serve the filter gradient of x, which is scaled between its loads and its products. x has 16 bits and channels
-    innermost, without padding.
-    """
-
-    name = "fused_ops.filter_gradient_prologue_64x128"
-
-    def _product(self, problem: FusedConvolution) -> PrologueProduct | None:
-        """Return the product, or None where the kernel does not compute the call."""
-        o, device = problem.operation, problem.device
-        if not isinstance(o, ScaleBiasActivationWgrad) or o.prologue is None or not problem.aligned:
-            return None
-        known = [spec for spec in (o.eqScale, o.eqBias) if spec is not None]
-        plain = all(spec.data_type == o.x.data_type and spec.strides[1] == 1 for spec in known)
-        inner = FilterGradientProblem(o.inner, device)
-        if not plain or (o.activation is not None and o.activation.relu_nan != IGNORED) or not is_known(inner):
-            return None
-        made = PrologueProduct(inner, (o.eqScale is not None, o.eqBias is not None, o.activation is not None))
-        return made if made.serves else None
-
-    def serves(self, problem: FusedConvolution) -> bool:
-        return self._product(problem) is not None
-
-    def applies(self, problem: FusedConvolution) -> bool:
-        product = self._product(problem)
-        return product is not None
-
-    def workspace_bytes(self, problem: FusedConvolution) -> int:
-        product = self._product(problem)
-        assert product is not None
-        return with_alignment(product.regions.used)
-
-    def alignment(self, problem: FusedConvolution) -> Mapping[str, int]:
-        return dict.fromkeys(("x", "dy"), ALIGNMENT)
-
-    def plan(self, problem: FusedConvolution) -> Plan:
-        o, product = problem.operation, self._product(problem)
-        assert isinstance(o, ScaleBiasActivationWgrad) and product is not None
-        # The kernel does not read operands that the call lacks.
-        names = ("eqScale" if o.eqScale else "x", "eqBias" if o.eqBias else "x")
-        return ComposedPlan(o, product.launches_of(*names), self.name)

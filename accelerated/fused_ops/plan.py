@@ -12,15 +12,13 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
-from ..convolution.implicit_gemm.statistics import FINISHING, SCALING
+from ..convolution.implicit_gemm.statistics import FINISHING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
 from .convolution import (
     ConvolutionFactors,
-    ConvolutionPrologue,
     ConvolutionSequence,
     ConvolutionStatistics,
-    FilterGradientPrologue,
     FusedConvolution,
 )
 from .finalize import FinalizeSolver
@@ -34,10 +32,8 @@ serve(
     FusedConvolution,
     (
         BiasActivation(),
-        *map(ConvolutionPrologue, SCALING),
         *map(ConvolutionStatistics, FINISHING),
         *map(ConvolutionFactors, FINISHING),
-        FilterGradientPrologue(),
         ConvolutionSequence(),
     ),
     ScaleBiasActivationConvBnstats,

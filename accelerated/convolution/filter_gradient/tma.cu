@@ -3,18 +3,13 @@
 //
 // Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x are both
 // MN-major in place. In NCHW they are K-major, and a K-block has pixels of one image. Either may be the rows. With 64
-// rows, each of two warpgroups takes every other K-block. With PROLOGUE the rows are x, and pass through registers,
-// where their channels are scaled, biased and rectified.
+// rows, each of two warpgroups takes every other K-block.
 //
 // Roofline bound: flops, 2 * pixels * elements of dw at 989 TFLOP/s, or the bytes of x and dy where dw is small. L2 is
 // the next bound: a K-block of 128 x 256 loads 48 KiB in 1024 clocks. 64x256x56x56 with 256 filters of 3x3 takes 295 us
 // (803 TFLOP/s) on an H100.
 #include "convolution/filter_gradient/tma.cuh"
-#include "convolution/implicit_gemm/scaled_pair.cuh"
 
-#ifndef PROLOGUE
-#define PROLOGUE 0
-#endif
 #ifndef TF32
 #define TF32 0
 #endif
@@ -56,46 +51,6 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
     }
   }
 
-  // Begins the products of `count` K-blocks with rows through registers. Returns the stage that the last product reads,
-  // which may still be in flight. `first_row` is the warpgroup's first row, in boxes of channels. `left` counts the
-  // bytes to its box in a stage.
-  __device__ __forceinline__ unsigned begin_scaled(float (&sums)[COLUMNS / 2], unsigned first_row, int left,
-                                                   int count) {
-    constexpr int STEPS = 4;  // steps per stage
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    ScaledPair pairs[2];  // rows that are 8 apart
-    unsigned box;
-    a.rows.boxes.divide(first_row / BOX, box);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int channel = box * BOX + warp * 16 + i * 8 + lane / 4;
-      if (channel < a.rows.channels)
-        pairs[i].load_channel(a.scales ? a.x_scale : nullptr, a.biases ? a.x_bias : nullptr, channel);
-    }
-    unsigned previous = 0, fragments[2][4];  // One fragment is read while the other is multiplied.
-    for (int k_block = 0; k_block < count; k_block++) {
-      const unsigned used = this->stage;
-      const unsigned char* rows = this->stages + used * this->STAGE_BYTES + left;
-      const unsigned char* columns = this->stages + used * this->STAGE_BYTES + ROWS * ROW_BYTES;
-      mbarrier_wait_parity(&this->full[used], this->parity);
-#pragma unroll
-      for (int step = 0; step < STEPS; step++) {
-        unsigned (&of_rows)[4] = fragments[step % 2];
-        ldmatrix<4, true>(of_rows, swizzled(rows, step * 16 + lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
-#pragma unroll
-        for (int i = 0; i < 4; i++) of_rows[i] = pairs[i % 2].apply(of_rows[i], a.x_rectified);
-        wgmma_fence();
-        wgmma_mma_async<ELEMENT, COLUMNS, true>(sums, of_rows, columns, step);
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (step == 0 && k_block > 0) this->release_by_lane(previous);
-      }
-      previous = used;
-      this->advance(STEP);
-    }
-    return previous;
-  }
-
   __device__ __forceinline__ void consume() {
     const int group = threadIdx.x / WARPGROUP - 1;
     unsigned done = 0;  // K-blocks of the block so far
@@ -109,18 +64,10 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
       int count = segment.count;
       if (SPLIT_K) count = (segment.count + 1 - ((group ^ done) & 1)) / 2, done += segment.count;
       const int left = SPLIT_K ? 0 : group * 64 * ROW_BYTES;
-      unsigned previous;
-      if constexpr (PROLOGUE) {
-        unsigned row, column;
-        find_tile(a.division, segment.tile, row, column);
-        previous = begin_scaled(sums[0], row * ROWS + (SPLIT_K ? 0 : group * 64), left, count);
-      } else {
-        previous =
-            this->template multiply<ELEMENT, COLUMNS, 1, !NCHW, !NCHW, STEP>(sums, left, 0, ROWS * ROW_BYTES, count);
-      }
+      const unsigned previous =
+          this->template multiply<ELEMENT, COLUMNS, 1, !NCHW, !NCHW, STEP>(sums, left, 0, ROWS * ROW_BYTES, count);
       wgmma_wait<0>();
-      if (count > 0 && PROLOGUE) this->release_by_lane(previous);
-      else if (count > 0) this->release(previous);
+      if (count > 0) this->release(previous);
       wgmma_fence_accumulators(sums[0]);
       finisher.finish(segment, sums);
     }
@@ -128,32 +75,19 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
 };
 
 // NAME gives the rows x columns of a tile.
-#if PROLOGUE
-#define KERNEL(NAME, ...)                                                                    \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)               \
-      convolution_filter_gradient_tma_prologue_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait_deferred();                                                          \
-    multiply<Multiplication<__VA_ARGS__>>(a);                                                \
-  }
-#else
 #define KERNEL(NAME, ...)                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)      \
       convolution_filter_gradient_tma_##NAME(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait_deferred();                                                 \
     multiply<Multiplication<__VA_ARGS__>>(a);                                       \
   }
-#endif
 #if !TF32
 KERNEL(64x128, 64, 128, 8)
-#endif
-#if !TF32 && !PROLOGUE
 KERNEL(128x256, 128, 256, 4)
 KERNEL(128x128, 128, 128, 6)
 #endif
-#if !PROLOGUE
 KERNEL(nchw_128x128, 128, 128, 6, true)
 KERNEL(nchw_64x128, 64, 128, 8, true)
-#endif
-#if TF32 && !PROLOGUE
+#if TF32
 KERNEL(nchw_128x256, 128, 256, 4, true)
 #endif

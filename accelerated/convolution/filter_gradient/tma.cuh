@@ -96,9 +96,8 @@ struct Arguments {
   const ELEMENT* column_operand;
   float* partial;
   ELEMENT* dw;
-  const ELEMENT *x_scale, *x_bias;  // one per channel, with PROLOGUE
-  int scales, biases, x_rectified;
   int volumes;  // 1 where maps have a depth dimension
+  int reserved[7];
   TensorMap row_map, column_map;
   Operand rows, columns;
   FastDivmod depth, height, width;  // extents of dy

@@ -111,7 +111,6 @@ class TileKernel:
     source: ClassVar[str] = SOURCE
     prefix: ClassVar[str] = ""  # prefix of the tile in the kernel's name
     definitions: ClassVar[Mapping[str, str]] = {}
-    operands: ClassVar[tuple[str, ...]] = ()  # operands of the prologue
     box: ClassVar[int] = ROW_BYTES // 2  # channels per box, and pixels per K-block
     warpgroup_boxes: ClassVar[int] = 1  # boxes per warpgroup along the rows
     order: ClassVar[int] = OF_STAGES
@@ -230,11 +229,7 @@ class Regions(NamedTuple):
 
 
 class Product:
-    """Describe one gradient as a product of dy and x, in tiles of a kernel. ``prologue`` means that x is scaled, biased
-    and rectified first.
-    """
-
-    prologue = (False, False, False)
+    """Describe one gradient as a product of dy and x, in tiles of a kernel."""
 
     def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
         self.kernel = kernel
@@ -488,12 +483,9 @@ class Product:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
         depth, height, width = self.extents
         fields = [
-            *pointers(6),
-            *(
-                (name, c_int(flag))
-                for name, flag in zip(("scales", "biases", "x_rectified"), self.prologue, strict=True)
-            ),
+            *pointers(4),
             ("volumes", c_int(self.operation.convolution.rank == AXES)),
+            ("reserved", (c_int * 7)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
             ("rows", rows.struct),
             ("columns", columns.struct),
@@ -506,7 +498,7 @@ class Product:
         definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
         launch = Launch(
             device.function(kernel.source, kernel.entry, definitions), arguments,
-            (rows.name, columns.name, "partial", "dw", *kernel.operands),
+            (rows.name, columns.name, "partial", "dw"),
             (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(

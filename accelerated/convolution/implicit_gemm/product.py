@@ -47,9 +47,8 @@ class Product:
     filter is reordered, else 0. ``filters_last``: w is [group][K][N], in 16-byte vectors of filters, instead of
     [group][N][K]. ``walk``: the taps of w that TMA reads (data_gradient/residue_classes.py). ``statistics``: the
     workspace gets the sums of the results and of their squares, by filter (statistics.py). ``factors``: operands with
-    an alpha and a beta for each filter, empty where a factor is 1; () where the factors are numbers. ``prologue``:
-    operands that scale and bias each channel of x. ``notes``: the first words of the workspace, zeros before, record
-    the blocks that met no NaN (pack_groups.py). ``rectified``: negative values of x become 0 in the prologue.
+    an alpha and a beta for each filter, empty where a factor is 1; () where the factors are numbers. ``notes``:
+    the first words of the workspace, zeros before, record the blocks that met no NaN (pack_groups.py).
     """
 
     device: Any
@@ -67,9 +66,7 @@ class Product:
     walk: TapWalk | None = None
     statistics: bool = False
     factors: tuple[str, ...] = ()
-    prologue: tuple[str, ...] = ()
     notes: bool = False
-    rectified: bool = False
 
     @property
     def element(self) -> str:

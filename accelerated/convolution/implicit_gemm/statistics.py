@@ -19,8 +19,6 @@ THREADS = 256  # per block
 FILTERS = 4  # per block
 NUMBER_BYTES = 4
 FINISHING = tuple(kernel for kernel in TMA if not kernel.nchw and not kernel.plain)
-WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers
-SCALING = tuple(kernel for kernel in FINISHING if kernel.n <= WIDEST_FROM_REGISTERS)
 
 
 def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> Product | None:
@@ -31,11 +29,11 @@ def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKern
     return products[0] if len(products) == 1 and kernel.finishes(products[0]) else None
 
 
-def is_preferred(product: Product, kernel: TmaKernel, kernels: tuple[TmaKernel, ...] = FINISHING) -> bool:
+def is_preferred(product: Product, kernel: TmaKernel) -> bool:
     """Return whether TMA's kernels would compute the product anyway, and this one is the fastest that finishes by
     filter.
     """
-    possible = [other for other in kernels if other.finishes(product)]
+    possible = [other for other in FINISHING if other.finishes(product)]
     best = min(possible, key=lambda other: other.clocks(product, True))
     return best is kernel and any(other.is_preferred(product) for other in TMA)
 

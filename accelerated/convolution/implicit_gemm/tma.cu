@@ -13,7 +13,7 @@
 // Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
 // memory is the next bound: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
-#include "convolution/implicit_gemm/scaled_pair.cuh"
+#include "convolution/implicit_gemm/result_pair.cuh"
 #include "gemm/tma_pipeline.cuh"
 
 #ifndef MAPPED
@@ -27,9 +27,6 @@
 #endif
 #ifndef FACTORS
 #define FACTORS 0
-#endif
-#ifndef PROLOGUE
-#define PROLOGUE 0
 #endif
 #ifndef JOINED
 #define JOINED 0
@@ -47,11 +44,9 @@ static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
   unsigned char* workspace;            // notes, or statistics: [block of the same filters][sum, sum of squares][filter]
   const ELEMENT *scale, *prior_scale;  // one per filter, with FACTORS; NULL means 1
-  const ELEMENT *x_scale, *x_bias;     // one per channel, with PROLOGUE; NULL means 1 and 0
-  int x_rectified;
   int notes;  // 1: the workspace has an int per block, which becomes 1 where no sum of the block is NaN
   long long y_offset, prior_offset;  // offsets in elements of y and of the prior values, where no map has them
-  long long reserved[3];
+  long long reserved[5];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -297,7 +292,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
 
   // Releases a stage that the tensor cores have read, or that each lane has read itself.
   __device__ __forceinline__ void release(unsigned used) const {
-    if (FROM_REGISTERS || PROLOGUE) Pipeline::release_by_lane(used);
+    if (FROM_REGISTERS) Pipeline::release_by_lane(used);
     else Pipeline::release(used);
   }
 
@@ -307,70 +302,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
     constexpr bool LEFT = NCHW && FILTERS_MN_MAJOR, RIGHT = NCHW ? TRANSPOSED : FILTERS_MN_MAJOR;
     return this->template multiply<ELEMENT, COLUMNS, BLOCKS, RIGHT, LEFT, 1>(
         sums, (NCHW ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, NCHW ? IMAGE : FILTERS, count);
-  }
-
-  // Does the same with x through registers. The prologue must not change the zeros of the padding.
-  __device__ __forceinline__ unsigned begin_scaled(float (&sums)[BLOCKS][COLUMNS / 2], const Tile& tile, int warp_row,
-                                                   int count) {
-    constexpr int STEPS = 4;  // steps per stage
-    const Convolution& c = a.convolution;
-    const int lane = threadIdx.x % 32, width = c.filter[2].divisor;
-    int row[BLOCKS][2], column[BLOCKS][2];  // position of a lane's pixels in x, without the tap
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-      for (int part = 0; part < 2; part++) {
-        unsigned at[4];
-        split_pixel(c, tile.pixel + warp_row + b * 64 + part * 8 + lane / 4, at);
-        row[b][part] = at[2] * c.step[1] - c.padding[1], column[b][part] = at[3] * c.step[2] - c.padding[2];
-      }
-    unsigned previous = 0, fragments[2][BLOCKS][4];  // One fragment is read while the other is multiplied.
-    int down = 0, right = 0, block = 0;              // tap and channels of the K-block
-    for (int k_block = 0; k_block < count; k_block++) {
-      ScaledPair pairs[STEPS][2];
-#pragma unroll
-      for (int step = 0; step < STEPS; step++)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-          const int channel = block * TILE_K + step * 16 + i * 8 + lane % 4 * 2;
-          if (channel < a.group_channels) pairs[step][i].load_channels(a.x_scale, a.x_bias, channel);
-        }
-      bool inside[BLOCKS][2];
-#pragma unroll
-      for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-        for (int part = 0; part < 2; part++)
-          inside[b][part] = static_cast<unsigned>(row[b][part] + down * c.dilation[1]) < c.input[1] &&
-                            static_cast<unsigned>(column[b][part] + right * c.dilation[2]) < c.input[2];
-      const unsigned used = stage;
-      const unsigned char* pixels = stages + used * STAGE_BYTES;
-      mbarrier_wait_parity(&full[stage], parity);
-#pragma unroll
-      for (int step = 0; step < STEPS; step++) {
-        unsigned (&left)[BLOCKS][4] = fragments[step % 2];
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++) {
-          ldmatrix(left[b], swizzled(pixels, warp_row + b * 64 + lane % 16, step * 2 + lane / 16));
-#pragma unroll
-          for (int i = 0; i < 4; i++)
-            left[b][i] = inside[b][i % 2] ? pairs[step][i / 2].apply(left[b][i], a.x_rectified) : 0;
-        }
-        wgmma_fence();
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-          wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], left[b], pixels + TILE_M * ROW_BYTES, step);
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (step == 0 && k_block > 0) release(previous);
-      }
-      previous = used;
-      advance(1);
-      if (++block == a.channel_k_blocks) {
-        block = 0;
-        if (++right == width) right = 0, down++;
-      }
-    }
-    return previous;
   }
 
   // Returns the values by which a lane's channels begin later than their box.
@@ -406,7 +337,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       if constexpr (FROM_REGISTERS)
         previous = this->template multiply_from_registers<ELEMENT, COLUMNS, STEP, MERGED>(
             sums, warp_row * ROW_BYTES, TILE_M * ROW_BYTES, count, shift_of(tile, warp_row));
-      else if constexpr (PROLOGUE) previous = begin_scaled(sums, tile, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
       wgmma_wait<0>();
       if (count > 0) release(previous);
@@ -841,9 +771,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
     griddepcontrol_wait_deferred();                                                               \
     multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(parameters);                                  \
   }
-#if PROLOGUE
-#define KERNEL(...) KERNEL_OF(prologue_statistics_, __VA_ARGS__)
-#elif STATISTICS
+#if STATISTICS
 #define KERNEL(...) KERNEL_OF(statistics_, __VA_ARGS__)
 #elif FACTORS
 #define KERNEL(...) KERNEL_OF(factors_, __VA_ARGS__)
@@ -853,13 +781,11 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // Transposed rows are pixels.
 constexpr int SHARERS = WIDE ? 2 : 1;        // warpgroups of a small tile
 #if MERGED == 1
-#if !PROLOGUE
 KERNEL(128x256, 256, 64, 2, 4, false, false)
-#endif
 KERNEL(192x128, 128, 64, 3, 4, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false)
-#if !PROLOGUE && !STATISTICS && !FACTORS
+#if !STATISTICS && !FACTORS
 KERNEL(128x128, 128, 64, 2, 6, false, false)
 KERNEL(128x192, 192, 64, 2, 4, false, false)
 #if MAPPED
@@ -868,7 +794,7 @@ KERNEL(nchw_128x128, 128, 64, 2, 6, true, false)
 #endif
 #endif
 #endif
-#if (MAPPED || MERGED > 1) && !PROLOGUE && !STATISTICS && !FACTORS
+#if (MAPPED || MERGED > 1) && !STATISTICS && !FACTORS
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, true, true)
 KERNEL(transposed_128x64, WIDE ? 64 : 128, WIDE ? 128 : 64, SHARERS, 8, true, true, WIDE)
 #endif

@@ -231,7 +231,7 @@ class TmaKernel(ProductKernel):
 
     def summation_order(self, product: Product) -> Order:
         sums = "wgmma, every other block" if self.splits_k(product) else "wgmma"
-        return Order(sums, (product.element, "taps of 128 bytes of channels", bool(product.prologue)))
+        return Order(sums, (product.element, "taps of 128 bytes of channels"))
 
     def _arguments(self, product: Product, maps: Maps) -> Any:
         """Return the arguments of a product without its maps."""
@@ -243,13 +243,13 @@ class TmaKernel(ProductKernel):
             plane = planes.padded
         n_tiles, m_tiles = self._tiles(product)
         return mapped_structure(
-            *pointers(10),
-            *fields_of(c_int, x_rectified=product.rectified, notes=product.notes),
+            *pointers(8),
+            ("notes", c_int(product.notes)),
             *(
                 (name, c_longlong(offset // product.element_bytes))
                 for name, offset in zip(("y_offset", "prior_offset"), _behind(product), strict=True)
             ),
-            ("reserved", (c_longlong * 3)()),
+            ("reserved", (c_longlong * 5)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -315,9 +315,8 @@ class TmaKernel(ProductKernel):
         definitions, entry = product.definitions, self.entry
         kind = "statistics" if product.statistics else "factors" if product.factors else ""
         if kind:
-            kinds = [kind.upper(), *(["PROLOGUE"] if product.prologue else [])]
-            definitions = tuple(sorted((*definitions, *((name, "1") for name in kinds))))
-            entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
+            definitions = tuple(sorted((*definitions, (kind.upper(), "1"))))
+            entry = entry.replace("tma_", f"tma_{kind}_")
         if maps.result is None:  # Warps write y. The additional code would slow the other kernel down by 2 %.
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
         if self.transposed and (planes := planes_of(product)) and planes.merged > 1:
@@ -326,7 +325,7 @@ class TmaKernel(ProductKernel):
             definitions = tuple(sorted((*definitions, ("FILTERS_MN_MAJOR", "1"))))
         alone = kind or product.walk  # No other kernel serves the product.
         function = (device.function if alone else device.function_when_ready)(SOURCE, entry, definitions)
-        further = ("workSpace", *(product.factors or ("", "")), *product.prologue) if kind else ()
+        further = ("workSpace", *(product.factors or ("", ""))) if kind else ()
         if product.notes:
             further = ("workSpace",)
         grid, operands = (self.shares(product).blocks, 1, 1), (*product.operands, *further)
@@ -460,8 +459,6 @@ def _image_map(product: Product, m: int) -> Im2colMap | TiledMap | None:
     spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
     flat = (taps[0], value.input[0], outputs[0], value.padding[0]) == (1, 1, 1, 0)
     axes = (2, 1) if flat else (2, 1, 0)  # width, height, and depth of volumes
-    if product.prologue and not flat:
-        return None
     lone = rounded_up(channels * groups, COPY_ALIGNMENT // element_bytes)
     pitch = pixel_pitch((images, *outputs), value.x_pixel, lone) * element_bytes
     every = prod(taps) == 1 and max(value.step) == 1 and not any(value.padding) and outputs == list(value.input)
