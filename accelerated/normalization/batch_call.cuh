@@ -28,16 +28,11 @@ __device__ __forceinline__ void store_bit_of_mask(unsigned char* mask, unsigned 
   else atomicAnd(word, ~bit);
 }
 
-// These functions read and write vectors that are not read again.
+// These functions write and copy vectors that are not read again.
 #if defined(__CUDA_ARCH__) && STREAMS
 template <int N> __device__ __forceinline__ void write_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>& vector) {
   if constexpr (sizeof(vector) == 16) __stcs(reinterpret_cast<int4*>(to), reinterpret_cast<const int4&>(vector));
   else *to = vector;
-}
-template <int N> __device__ __forceinline__ Vector<ELEMENT, N> read_once(const Vector<ELEMENT, N>* from) {
-  if constexpr (sizeof(*from) != 16) return *from;
-  const int4 bits = __ldcs(reinterpret_cast<const int4*>(from));
-  return reinterpret_cast<const Vector<ELEMENT, N>&>(bits);
 }
 template <int N> __device__ __forceinline__ void copy_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>* from) {
   cp_async_evict_first(to, from);
@@ -45,9 +40,6 @@ template <int N> __device__ __forceinline__ void copy_once(Vector<ELEMENT, N>* t
 #else
 template <int N> __device__ __forceinline__ void write_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>& vector) {
   *to = vector;
-}
-template <int N> __device__ __forceinline__ Vector<ELEMENT, N> read_once(const Vector<ELEMENT, N>* from) {
-  return *from;
 }
 template <int N> __device__ __forceinline__ void copy_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>* from) {
   cp_async<sizeof(*to)>(to, from, true);

@@ -85,16 +85,4 @@ template <int N> struct Geometry {
     unsigned split_coordinate;
     return locate(index, offset, split_coordinate);
   }
-
-  // Returns the offset of a row in an operand.
-  __device__ __forceinline__ unsigned row_offset(unsigned row_index, int operand) const {
-    unsigned sum = 0;
-#pragma unroll 1
-    for (int d = 0; d < outer_rank; d++) {
-      unsigned coordinate;
-      row_index = outer[d].extent.divide(row_index, coordinate);
-      sum += coordinate * outer[d].stride[operand];
-    }
-    return sum;
-  }
 };

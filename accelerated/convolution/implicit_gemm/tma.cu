@@ -183,7 +183,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   // pixels of a box; where channels are merged, a box begins up to 4 - 4 / MERGED pixels early, at 16 bytes
   static constexpr int BOX_PIXELS = TILE_K - (4 - 4 / MERGED);
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // boxes per warp to blend with
-  static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
   // boxes of 16 rows in one box of the blended map: 64 rows
   static constexpr int LOADED_BOXES = FROM_REGISTERS ? 1 : 4;
   static_assert(STAGE_BOXES > 0);
