@@ -27,6 +27,8 @@ VALUES = {
         "SpatialTransformer", "CTCLoss",
     )
 }  # fmt: skip
+# Queries that return numbers depend on the specifications of these types, which follow their dropout descriptors.
+QUERIED = {"cudnnRNNDescriptor_t", "cudnnAttnDescriptor_t"}
 REPLACED = VALUES - {"cudnnConvolutionDescriptor_t"}  # Setters of these types overwrite the complete state.
 NEVER = {
     "cudnnCreate": "opens a device",
@@ -78,15 +80,17 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
     parameters = function.arguments
     has_handle = bool(parameters) and parameters[0].base_type == HANDLE
     rest = parameters[has_handle:]
-    known = all(p.base_type in (*ENUMERATIONS, *INTEGERS, *FLOATS) or _is_value(p) for p in rest)
+    is_query = function.name.startswith("cudnnGet")
+    values = VALUES | (QUERIED if is_query else set())
+    described = [i for i, p in enumerate(parameters) if p.base_type in values and not p.is_pointer]
+    numbers = [(i, p.is_pointer) for i, p in enumerate(parameters) if p in rest and i not in described]
+    known = all(parameters[i].base_type in (*ENUMERATIONS, *INTEGERS, *FLOATS) for i, _ in numbers)
     makes = any(p.base_type in (HANDLE, *DESCRIPTORS) for p in function.parameters if p.is_returned)
     if makes or not (known and rest) or depends_on_more(function.name) or function.name.startswith("cudnnDestroy"):
         return anew
     own = Answers()
     key_of, find = keys_of(function, None if has_handle else own)
-    numbers = [(i, p.is_pointer) for i, p in enumerate(parameters) if p in rest and not _is_value(p)]
-    is_query = function.name.startswith("cudnnGet")
-    changed = [i for i, p in enumerate(parameters) if _is_value(p) and not (is_query and p.direction == "in")]
+    changed = [i for i in described if not (is_query and parameters[i].direction == "in")]
 
     def call(arguments: tuple[Any, ...]) -> Any:
         if not replay.live or CHECKS.off or (releases.in_use and not has_handle):
@@ -136,7 +140,8 @@ def keys_of(
                 parts.append(f"{a} is None")
         elif p.base_type in DESCRIPTORS:
             if not computes:
-                parts.append(f"type({a}), {a}.alive" + ("" if is_replaced_by(function.name, p) else f", {a}.value"))
+                state = f", {a}.{'spec' if p.base_type in QUERIED else 'value'}"
+                parts.append(f"type({a}), {a}.alive" + ("" if is_replaced_by(function.name, p) else state))
             else:
                 parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")
         elif p.is_pointer and p.typed_by is None and p.base_type != "void":
@@ -167,10 +172,6 @@ def _entries(array: Any) -> list[Any]:
     if type(array) not in (tuple, list):  # Other sequences may be mutable or endless.
         raise TypeError
     return [len(array), *map(type, array), *array]
-
-
-def _is_value(parameter: Parameter) -> bool:
-    return parameter.base_type in VALUES and not parameter.is_pointer
 
 
 def _is_plain(value: Any) -> bool:

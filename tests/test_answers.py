@@ -181,3 +181,30 @@ def test_launches_are_kept_by_address(activated, monkeypatch):
     with records.noting_launches() as noted:
         cudnn.cudnnActivationForward(*arguments(sources[0], targets[0]))
     assert any("activation" in name for name in noted) and len(made) == 2 * len(values) + 1
+
+
+def test_queries_of_networks_are_answered_and_follow_their_dropout_descriptor():
+    """A network's reserve space depends on the probability that its dropout descriptor has at the time of the query."""
+    handle, dropout = cudnn.cudnnCreate(backend="reference"), cudnn.cudnnCreateDropoutDescriptor()
+    x, network = cudnn.cudnnCreateRNNDataDescriptor(), cudnn.cudnnCreateRNNDescriptor()
+    cudnn.cudnnSetRNNDataDescriptor(x, FLOAT, 0, 5, 3, 4, (5, 4, 1), None)
+
+    def spaces():
+        call = cudnn.cudnnGetRNNTempSpaceSizes, handle, network, cudnn.CUDNN_FWD_MODE_TRAINING, x
+        found = cudnn.cudnnGetRNNTempSpaceSizes(*call[1:])
+        assert functions_called(*call) <= 15
+        with replay.suspended():
+            assert cudnn.cudnnGetRNNTempSpaceSizes(*call[1:]) == found
+        return found
+
+    cudnn.cudnnSetDropoutDescriptor(dropout, handle, 0.0, None, 0, 0)
+    cudnn.cudnnSetRNNDescriptor_v8(network, 0, 2, 2, 0, 0, 0, 0, 0, 4, 3, 3, 2, dropout, 1)
+    without = spaces()
+    for probability, differs in ((0.5, True), (0.0, False), (0.25, True)):
+        cudnn.cudnnSetDropoutDescriptor(dropout, handle, probability, None, 0, 0)
+        assert (spaces() != without) == differs
+    cudnn.cudnnDestroyDropoutDescriptor(dropout)
+    assert spaces() != without
+    cudnn.cudnnDestroyRNNDescriptor(network)
+    with pytest.raises(CudnnError, match="was destroyed"):
+        spaces()
