@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,15 +40,12 @@ CALLED = [function for function in functions().values() if function.arguments]
 
 
 @pytest.fixture
-def messages(cudnn) -> Iterator[list[Any]]:
+def messages(logged: Any) -> list[Any]:
     """Collect the logged messages until the end of the case."""
-    found: list[Any] = []
-    cudnn.cudnnSetCallback(api.CUDNN_SEV_INFO_EN, None, lambda *message: found.append(message))
-    yield found
-    cudnn.cudnnSetCallback(0, None, None)
+    return logged(api.CUDNN_SEV_INFO_EN)
 
 
-def logged(parameter: Parameter, value: Any) -> str:
+def text_of(parameter: Parameter, value: Any) -> str:
     """Return the text of the log for an argument."""
     base = parameter.base_type
     if value is None:
@@ -83,7 +79,7 @@ def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
         assert severity == api.CUDNN_SEV_INFO and metadata.handle is None and metadata.cudnnStatus == 0
         assert first == f"CuDNN (v8003) function {function.name}() called:"
         assert [line.strip() for line in lines] == [
-            logged(p, v) for p, v in zip(function.arguments, values, strict=True)
+            text_of(p, v) for p, v in zip(function.arguments, values, strict=True)
         ]
 
 

@@ -33,19 +33,6 @@ OPERATION = ActivationForward(
 )
 
 
-@pytest.fixture
-def logged(cudnn, request):
-    """Yield the messages of a user callback, which is removed again."""
-
-    def log(mask, udata=None):
-        messages: list[tuple] = []
-        cudnn.cudnnSetCallback(mask, udata, lambda *message: messages.append(message))
-        return messages
-
-    yield log
-    cudnn.cudnnSetCallback(0, None, None)
-
-
 @shows("cudnnCreate/c01 c10 c19", "cudnnHandle_t/c01 c03", "cudnnDestroy/c01 c04")
 @needs("computes", "this subject computes on a GPU only, and there is none")
 def test_create_and_destroy(subject, cudnn):

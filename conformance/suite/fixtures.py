@@ -69,6 +69,19 @@ def handle(request: pytest.FixtureRequest, subject: Subject) -> Iterator[Any]:
         subject.cudnn.cudnnDestroy(made)
 
 
+@pytest.fixture
+def logged(cudnn: Any) -> Iterator[Callable[..., list[Any]]]:
+    """Yield a function that sets a user callback of a mask and returns the list of its messages; it is removed again."""
+
+    def log(mask: int, udata: Any = None) -> list[Any]:
+        messages: list[Any] = []
+        cudnn.cudnnSetCallback(mask, udata, lambda *message: messages.append(message))
+        return messages
+
+    yield log
+    cudnn.cudnnSetCallback(0, None, None)
+
+
 def fresh_descriptor(kind: str) -> Any:
     """Return a fixture: a descriptor of this kind that no setter has touched."""
 

@@ -198,34 +198,26 @@ def test_vectors_count_as_the_elements_that_they_hold(plans, unfinished, between
 
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c15"))
-def test_the_log_says_why(cudnn, plans):
+def test_the_log_says_why(cudnn, plans, logged):
     """The warning channel names every engine and its reason."""
-    messages = []
     node = ConvolutionForwardNode(
         convolution((0,), (0,)), 1.0, 0.0, tensor(1, (2, 3, 4), INT8), tensor(2, (3, 3, 1), INT8), tensor(3, (2, 3, 4))
     )
     made = plans.filled(GRAPH, plans.of_nodes(node))
-    cudnn.cudnnSetCallback(4, None, lambda *message: messages.append(message))
-    try:
-        with pytest.raises(cudnn.CudnnError, match="engine 0, node by node: tensor 1 belongs to a convolution"):
-            cudnn.cudnnBackendFinalize(made)
-    finally:
-        cudnn.cudnnSetCallback(0, None, None)
+    messages = logged(4)
+    with pytest.raises(cudnn.CudnnError, match="engine 0, node by node: tensor 1 belongs to a convolution"):
+        cudnn.cudnnBackendFinalize(made)
     assert "engine 0, node by node: tensor 1 belongs to a convolution and is CUDNN_DATA_INT8" in messages[-1][3]
 
 
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c01"))
-def test_the_log_draws_the_graph(cudnn, plans):
+def test_the_log_draws_the_graph(cudnn, plans, logged):
     """The info channel shows a finalised graph as a flowchart with each tensor once, in order of execution."""
-    messages = []
     made = plans.filled(GRAPH, plans.of_nodes(*TWO[::-1]))
-    cudnn.cudnnSetCallback(8, None, lambda *message: messages.append(message[3]))
-    try:
-        cudnn.cudnnBackendFinalize(made)
-    finally:
-        cudnn.cudnnSetCallback(0, None, None)
-    (drawn,) = (message for message in messages if "flowchart" in message)
+    messages = logged(8)
+    cudnn.cudnnBackendFinalize(made)
+    (drawn,) = (text for *_, text in messages if "flowchart" in text)
     arrows = [line.strip() for line in drawn.split("\0") if "-->" in line]
     assert arrows == ["t1 --> op0", "op0 --> t9", "t9 --> op1", "op1 --> t2"]
     for text in ('op0["tanh_fwd"]', 'op1["sqrt"]', 't1(["1: 2 x 3 x 4"])', 't9{{"9: 2 x 3 x 4"}}'):

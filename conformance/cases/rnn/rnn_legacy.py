@@ -292,6 +292,7 @@ def test_kernels_that_fail(handle, prepared, monkeypatch, name):
 @shows(f"{INFERENCE}/c06-c10 c25-c28", f"{TRAINING}/c07-c11 c27-c30", f"{DATA}/c07-c14 c41-c43", f"{WEIGHTS}/c07-c09 c16-c19",
        "cudnnFindRNNForwardInferenceAlgorithmEx/c05-c07 c16-c18 c36", "cudnnFindRNNForwardTrainingAlgorithmEx/c05-c07 c23-c26",
        "cudnnFindRNNBackwardDataAlgorithmEx/c05-c12 c38-c40 c66", "cudnnFindRNNBackwardWeightsAlgorithmEx/c05-c07 c14-c17 c32")  # fmt: skip
+@pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
 def test_wrong_steps(subject, prepared, name):
     """Descriptors of steps are refused with a wrong count, growing batches, unequal vector lengths, gaps, or batches
