@@ -71,6 +71,12 @@ def border():
         ("cudnnRNNBackwardDataEx/c38", "argument", False),  # NULL is offered, and nothing else.
         ("cudnnRNNBackwardDataEx/c38", "NULL refused", True),
         ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c20", "result", False),  # What is ignored shows in no result.
+        ("cudnnRNNForward/c30", "unwritten", False),  # What NULL means shows where NULL is passed.
+        ("cudnnRNNForward/c30", "NULL refused", True),
+        ("cudnnReduceTensor/c09", "unwritten", False),
+        ("cudnnReduceTensor/c09", "next index", True),
+        ("cudnnMultiHeadAttnForward/c29", "unread", False),
+        ("cudnnMultiHeadAttnForward/c29", "accepted", True),
         ("cudnnNormalizationForwardTraining/c15", "element", False),
         ("cudnnNormalizationForwardTraining/c15", "held contents refused", True),
     ],
@@ -103,6 +109,15 @@ def test_an_operand_that_is_read_and_written_has_two_matters():
     assert not Break("unread", "cudnnOpTensor", "C").shows("unwritten C")
 
 
+def test_the_beta_of_the_paper_is_no_factor():
+    found = breaks_of(scope.clauses()["cudnnNormalizationForwardInference/c16"])
+    assert {"normScale", "normBias"} <= {one.point for one in found} and "beta" not in {one.point for one in found}
+
+
+def test_two_ways_to_leave_a_step_out_are_two_matters():
+    assert {"taken", "CUDNN_ACTIVATION_IDENTITY"} <= set(matters_of(scope.clauses()[f"{CONST}/c023"]))
+
+
 def test_what_is_read_and_what_is_written_to_are_two_matters():
     matters = matters_of(scope.clauses()["cudnnReorderFilterAndBias/c07"])
     assert {"unread biasData", "unwritten reorderedBiasData"} <= set(matters)
@@ -129,6 +144,7 @@ def test_the_check_of_a_demand_shows_the_demand_alone():
     [
         ("cudnnGetRNNLinLayerBiasParams/c09", "cudnnGetRNNLinLayerBiasParams", "CUDNN_UNIDIRECTIONAL"),
         ("cudnnRNNForward/c03", "cudnnRNNForward", "CUDNN_BIDIRECTIONAL"),
+        ("cudnnRNNForward/c06", "cudnnRNNForward", "CUDNN_BIDIRECTIONAL"),
         ("cudnnRNNBackwardData_v8/c40", "cudnnRNNBackwardData_v8", "CUDNN_LSTM"),
         ("cudnnRNNForwardTrainingEx/c16", "cudnnRNNForwardTrainingEx", "CUDNN_LSTM"),
     ],

@@ -61,6 +61,8 @@ GROUPED = re.compile(r"\bgroup count greater than 0\b")
 ARITHMETIC = re.compile(r"^dataType=(CUDNN_\w+): mathType may be ([^;]*)")
 # The mode is the place of such a sentence, which is about another parameter.
 WITH_MODE = re.compile(r"^With mode (CUDNN_\w+), (\w+)")
+NULLED = re.compile(r"^\w+ ?==? ?NULL\b(?! together)")
+INDICES = re.compile(r"^Returned indices\b")
 IGNORED = re.compile(r"\b(?:is|are) (?:ignored|unused)\b(?! by)|\bis informative only\b")
 CHOSEN = re.compile(r"\bchosen arbitrarily\b|\bany choice of the user\b")
 ANY = re.compile("")
@@ -71,10 +73,11 @@ FITS = (
     Fit(LEFT_OUT, only=frozenset({"taken", "enumerator"})),
     Fit(TAKES, only=frozenset({"argument"})),
     Fit(KEPT, only=frozenset({"held contents refused"}), kinds=("lifetime", "workspace")),
-    Fit(DEMANDED, no=COARSE | {"overrun", "unsteady", "filled", "misread", "misplaced"}, kinds=("shape", "layout", "dtype", "support")),
+    Fit(DEMANDED, no=COARSE | {"overrun", "unsteady", "filled", "misread", "misplaced"}, kinds=("shape", "layout", "dtype", "support", "aliasing")),
     Fit(OFFERED, only=REFUSED, kinds=("shape", "layout", "support")),
     Fit(CHOSEN, only=REFUSED),
     Fit(IGNORED, only=REFUSED),
+    Fit(INDICES, no=COARSE),
     Fit(GROUPED, only=REFUSED),
     Fit(ARITHMETIC, only=REFUSED),
     Fit(WITH_MODE, no=frozenset({"enumerator"})),
@@ -86,7 +89,8 @@ FITS = (
 
 def offers_null(clause: Any) -> bool:
     """Return whether a sentence says that NULL may be passed, and nothing else; a default of NULL says more."""
-    found = re.search(r"\bNULL\b", clause.text) and sort_of_text(clause.text) == PERMISSION
+    permits = re.search(r"\bNULL\b", clause.text) and sort_of_text(clause.text) == PERMISSION
+    found = permits or NULLED.search(clause.text)
     return bool(found) and not clause.status and clause.kind not in ("default", "aliasing")
 
 

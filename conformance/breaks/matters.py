@@ -50,6 +50,7 @@ SPOKEN = {  # Sentences call these enumerators so.
         "CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED", "CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED",
     ),
 }  # fmt: skip
+OR_NULL = re.compile(r"\bNOP when .* is NULL or its mode is (CUDNN_\w+)")  # sentences on two ways to leave a step out
 COUNTED = ("attributeType", "elementCount")  # parameters that an attribute's type and number of elements are
 FLOATS = ("CUDNN_TYPE_FLOAT", "CUDNN_TYPE_DOUBLE")  # types of attributes that may have either
 PARTS = ("Desc", "SizeInBytes", "Size")  # ends of the names of parameters that describe another one
@@ -145,6 +146,8 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     if clause.kind == "lifetime":
         found += [name for name in MADE.findall(clause.text) if name in functions()]
     found += [*sorts_of(clause), *accesses_of(clause)]
+    if other := OR_NULL.search(clause.text):
+        found += ["taken", other[1]]
     whole = ("",) if not found or allows(clause) else ()
     return tuple(dict.fromkeys([*whole, *found]))
 

@@ -12,7 +12,7 @@ from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 
-from .rules import ELEMENT, MISPLACED, NARROWED, OVERRUN, SPECIAL
+from .rules import ELEMENT, INDEX, MISPLACED, NARROWED, OVERRUN, SPECIAL
 
 Memory = dict[str, Array]
 MAX_TRIED = 64  # elements to try until a fault makes one wrong
@@ -156,6 +156,7 @@ MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
     OVERRUN: _overrun,
     MISPLACED: _misplaced,
     NARROWED: _narrowed,
+    INDEX: lambda judged, _point: _index_off(judged),
     "ties away from even": lambda judged, _point: judged.change_element(_odd_neighbour),
     "wrapped around": lambda judged, _point: judged.change_element(_wrapped),
     "truncated": lambda judged, _point: judged.change_element(_truncated),

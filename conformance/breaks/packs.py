@@ -49,10 +49,10 @@ def pointed(border: Border, broken: Break, name: str, function: Call, values: li
 
 
 def taken(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Make a plan with the step that a NULL of the label leaves out, or that its enumerator does."""
+    """Make a plan with the step that a NULL of the label leaves out."""
     label = cudnnFusedOpsConstParamLabel_t[broken.point]
     at = next((i for i, value in enumerate(values) if isinstance(value, FusedOpsConstParamPack)), None)
-    if at is None or label not in values[at].spec.labels or not _leaves_out(values[at].spec.get(label)):
+    if at is None or label not in values[at].spec.labels or values[at].spec.get(label) is not None:
         return function(*values)
     for other in islice(_steps(values[at].spec, const_type(label)), TRIED):
         with suppress(*REFUSALS):
@@ -61,11 +61,6 @@ def taken(border: Border, broken: Break, name: str, function: Call, values: list
             border.applied = True
             return result
     return function(*values)
-
-
-def _leaves_out(value: Any) -> bool:
-    """Return whether the value of a label leaves a step out: NULL, or the activation that is none."""
-    return value is None or getattr(value, "mode", None) == cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 
 
 def _steps(pack: FusedOpsParamsSpec, kind: str) -> Iterator[Any]:

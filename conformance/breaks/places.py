@@ -16,7 +16,7 @@ AVERAGE = "CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING|CUDNN_POOLING_AVERAGE_COU
 SPOKEN = {  # type -> words of sentences -> the enumerators that they mean
     "cudnnDirectionMode_t": {
         r"\b[Uu]nidirectional\b|\bCUDNN_UNIDIRECTIONAL\b": "CUDNN_UNIDIRECTIONAL",
-        r"\b[Bb]idirectional\b|\bCUDNN_BIDIRECTIONAL\b": "CUDNN_BIDIRECTIONAL",
+        r"\b[Bb]idirectional\b|\bCUDNN_BIDIRECTIONAL\b|\bforward and reverse cells\b|\bodd ones\b|\bpseudo-layers of a pair\b": "CUDNN_BIDIRECTIONAL",
     },
     "cudnnRNNMode_t": {
         r"^(?!.*\bclipping\b).*\bLSTM\b": "CUDNN_LSTM", r"\bGRU\b": "CUDNN_GRU", r"\bRELU\b": "CUDNN_RNN_RELU", r"\bTANH\b": "CUDNN_RNN_TANH",

@@ -68,7 +68,8 @@ ROUNDED = {
 # These breaks change memory when the case reads it back: one element is wrong, memory after an operand is written, or
 # a NaN or an infinity is lost, the elements are one place further on, or doubles are floats.
 ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED = "element", "overrun", "special", "misplaced", "narrowed"
-OF_MEMORY = (ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED, *ROUNDED)
+INDEX = "next index"  # break of an output that holds positions
+OF_MEMORY = (ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED, INDEX, *ROUNDED)
 SPACES_OF = {  # Each query has the first and the last call that share the reserve space of this size.
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
         "cudnnBatchNormalizationForwardTrainingEx",
@@ -100,7 +101,7 @@ READS = re.compile(r"\b[Ii]nput|\bsequence\b|\bdata uses\b")  # sentences on whe
 SHRINKS = re.compile(r"\[n\+1\] may be smaller|\bmay shrink\b")  # sentences on lists whose members may differ
 SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others
 SORTED = re.compile(r"\b(sorted|ordered)\b")
-RECEIVES = re.compile(r"\b([Rr]eceives?|[Ww]rites?|results?|yields|outputs?)\b")
+RECEIVES = re.compile(r"\b([Rr]eceives?|buffers for|[Ww]rites?|results?|yields|outputs?)\b")
 BYTES = re.compile(r"\b(bytes?|size|SizeInBytes)\b|SizeInBytes")
 SAID = {
     "severity": "sev",
@@ -206,7 +207,7 @@ def _refuses(clause: Any) -> bool:
 
 def _breaks(clause: Any) -> Iterator[Break]:
     text = re.sub(r"\b(reserve)[- ](?:space|buffer)", r"\1Space", clause.text)
-    text = re.sub(r"\bbeta\b(?=.*\bpaper\b)", "", text)  # "beta" of the paper is a bias.
+    text = re.sub(r"\bbeta\b", "", text) if re.search(r"\bpaper\b", text) else text  # "beta" of the paper is a bias.
     words = tuple(dict.fromkeys(re.findall(r"\w+", text)))
     known = functions().get(clause.function) or miopen_functions().get(clause.function)
     if clause.status and clause.status.endswith("STATUS_SUCCESS"):
@@ -303,8 +304,8 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         if word in types and types[word] not in ATTRIBUTES and word not in places:
             yield Break("enumerator", "", word, types[word], only=places if clause.function in ATTRIBUTES else ())
             if clause.function not in ATTRIBUTES:
-                named = _attributes_of(clause, words)
-                yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word], only=named)
+                attributes = _attributes_of(clause, words)
+                yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word], only=attributes)
                 yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
             elif types[word] == "cudnnActivationMode_t":
                 yield Break("enumerator", "cudnnSetActivationDescriptor", word, types[word])
@@ -589,6 +590,8 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
         ways = {"unread": p.direction != "out", "unwritten": p.direction != "in"}
         if clause.kind in ("layout", "shape"):
             yield Break("misread" if p.direction == "in" else MISPLACED, function.name, p.name)
+        if p.name == "indices":
+            yield Break(INDEX, function.name, p.name)
         for how in sorted(ways, reverse=RECEIVES.search(clause.text) is not None):
             if ways[how]:
                 yield Break(how, function.name, p.name)
