@@ -24,6 +24,7 @@ from dualdnn.api.operations import (
     MultiHeadAttnBackwardWeights,
     MultiHeadAttnForward,
     Operation,
+    RNNForward,
     SeqDataSpec,
     TensorSpec,
 )
@@ -45,6 +46,8 @@ def with_images(operation: Any, images: int, first: int = 0) -> Any:
     """Return the operation for a number of images, from one on where it names data of each image."""
     if isinstance(operation, CTCLoss):
         return _with_sequences(operation, slice(first, first + images))
+    if isinstance(operation, RNNForward):
+        return _with_states(operation, slice(first, first + images))
 
     def resized(spec: Any) -> Any:
         if isinstance(spec, SeqDataSpec):
@@ -78,6 +81,18 @@ def results(caller: Caller, operation: Operation, memory: dict[str, Array]) -> d
         for name in operation.outputs
         if buffers.get(name) is not None
     }
+
+
+def _with_states(operation: RNNForward, chosen: slice) -> RNNForward:
+    """Return the forward call of some sequences of a call, with their states."""
+    lengths = operation.x.lengths[chosen]
+    x, y = (replace(data, batch=len(lengths), lengths=lengths) for data in (operation.x, operation.y))
+    states = {name: getattr(operation, name) for name in ("hx", "cx", "hy", "cy")}
+    resized: dict[str, Any] = {
+        name: TensorSpec.packed(spec.data_type, (spec.dims[0], len(lengths), spec.dims[2]))
+        for name, spec in states.items() if spec is not None
+    }  # fmt: skip
+    return replace(operation, x=x, y=y, **resized)
 
 
 def _called(caller: Caller, operation: Operation, memory: dict[str, Array]) -> dict[str, Any]:

@@ -7,7 +7,10 @@ from typing import Any
 
 from dualdnn.api import cudnn as api
 from dualdnn.api import operations as ops
+from dualdnn.api.operations.rnn import RNNSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
+
+from .domains.rnn import forward
 
 FORWARD, DATA = api.cudnnConvolutionFwdAlgo_t, api.cudnnConvolutionBwdDataAlgo_t
 FILTER = api.cudnnConvolutionBwdFilterAlgo_t
@@ -166,9 +169,26 @@ def _attention(*kinds: Any) -> dict[str, Any]:
     return found
 
 
+def _recurrent() -> dict[str, Any]:
+    """Return recurrent networks on six sequences of up to three steps, with states before and after them."""
+    found: dict[str, Any] = {}
+    lengths, unpacked = (3, 2, 3, 1, 2, 3), api.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
+    both = api.CUDNN_BIDIRECTIONAL
+    for name, cell, data_type, math, more in (
+        ("lstm-tf32-both", api.CUDNN_LSTM, FLOAT, DEFAULT, {"direction": both, "hidden": 26, "projected": 22}),
+        ("lstm-fma", api.CUDNN_LSTM, FLOAT, FMA, {"hidden": 40, "projected": 40, "layers": 1}),
+        ("gru-half", api.CUDNN_GRU, HALF, DEFAULT, {"hidden": 72, "projected": 72, "layers": 1}),
+    ):
+        given: dict[str, Any] = {"layers": 2, "input_size": 70, "padded": True} | more
+        spec = RNNSpec(cell=cell, data_type=data_type, math_type=math, **given)
+        found[name] = forward(spec, unpacked, lengths, 3, 0.0, False, ())
+    return found
+
+
 SEQUENCES_AND_GRIDS = {
     **_of_sequences_and_grids(),
     **_attention(ops.MultiHeadAttnForward, ops.MultiHeadAttnStep, ops.MultiHeadAttnBackwardData),
+    **_recurrent(),
 }
 OVER_SEQUENCES = {
     name: operation for name, operation in _attention(ops.MultiHeadAttnBackwardWeights).items() if operation.weights

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 
 from ..gemm.matrix import MAX_SCRATCH, MAX_SPLITS, Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, SCRATCH, Launch
+from ..reproducible import level_of
 from .problem import LAYOUTS, LENGTHS, THREADS, Located, RNNProblem
 
 SOURCE = "rnn/inputs.cu"
@@ -113,7 +115,13 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
 def product_of(
     problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any
 ) -> MatrixProduct:
-    """Return a product of elements. Its scratch memory may be as large as the work space of the call."""
+    """Return a product of elements. Its scratch memory may be as large as the work space of the call.
+
+    Above level RUN its instruction, too, depends on the types alone: TMA reads some steps' vectors and not others, by
+    the number of sequences.
+    """
+    if level_of(problem.device) != RUN:
+        more |= {"in_order": True, "tile": "mma_64"}
     room = max(MAX_SCRATCH, problem.work()["next"] * number_bytes(problem))
     return MatrixProduct(
         problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result,

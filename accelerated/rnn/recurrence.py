@@ -7,6 +7,7 @@ from ctypes import c_int
 from ..gemm.matrix import ABSENT, Matrix, MatrixProduct
 from ..plans import SCRATCH, Launch
 from ..primitives.geometry import Grid
+from ..reproducible import Order
 from ..solver import Solver
 from . import dropout, inputs
 from .problem import THREADS, RNNProblem, tiles
@@ -21,6 +22,10 @@ class RecurrenceSolver(Solver[RNNProblem]):
     """Serve every network: one product for the inputs of all steps, then step by step."""
 
     name = "rnn.recurrence"
+
+    def summation_order(self, problem: RNNProblem) -> Order | None:
+        """Return the order of every batch, or None where numbers are drawn, which belong to places in the batch."""
+        return None if problem.draws else Order(self.name, (inputs.uses_tensor_cores(problem),))
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch

@@ -183,6 +183,33 @@ def test_neither_rows_nor_multiprocessors_decide_a_product_in_order(monkeypatch,
     assert len({chosen(*size, False) for size in sizes}) > 1
 
 
+@pytest.mark.parametrize(
+    "tensor_cores, tiles",
+    [
+        (True, ("mma_64", "mma_128")),
+        (True, ("64x64", "128x64", "128x256", "ping_pong_128x128")),
+        (False, ("fp32_64x64", "fp32_128x128")),
+    ],
+)
+def test_tiles_of_one_instruction_add_in_one_order(tensor_cores, tiles):
+    device, rng = open_device("emulated"), np.random.default_rng(5)
+    a, b = (rng.standard_normal((rows, 200)).astype(np.float32) for rows in (70, 20))
+    found = set()
+    for tile in tiles:
+        made = MatrixProduct(
+            device, 70, 20, 200, Matrix("a", 0, 200, 1), Matrix("b", 0, 200, 1), Matrix("c", 0, 20, 1), "float", "float",
+            tensor_cores=tensor_cores, tile=tile, in_order=True,
+        )  # fmt: skip
+        assert made.choice == (tile, 1)
+        buffers = {name: device.allocate(size) for name, size in (("a", a.nbytes), ("b", b.nbytes), ("c", 5600))}
+        for name, values in (("a", a), ("b", b)):
+            device.upload(buffers[name].address, values.view(np.uint8).reshape(-1))
+        for launch in made.launches():
+            launch.start([buffers[name].address if name else 0 for name in launch.operands], None)
+        found.add(bytes(device.download(buffers["c"].address, 5600)))
+    assert len(found) == 1
+
+
 def test_products_that_memory_bounds_use_many_multiprocessors(monkeypatch):
     """Small tiles are chosen among those with the same bound of memory: 64 x 6000 x 1500 has 94 blocks, not 47."""
     device = open_device("emulated")
