@@ -17,7 +17,7 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations import ActivationForward, ActivationSpec, ReduceTensor, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, ReduceTensorSpec
 from dualdnn.api.status import BAD_PARAM, CudnnError
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import needs, shows
 
 SPEC = TensorSpec.packed(FLOAT, (2, 3, 5, 7))
 EXTREMUM = ReduceTensorSpec(cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MAX, FLOAT, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN,
@@ -122,6 +122,12 @@ def test_nothing_that_the_clause_speaks_of(cudnn):
 @shows("cudnnGetTensorSizeInBytes/c01")
 def test_excused(cudnn):
     cudnn.cudnnGetTensorSizeInBytes(cudnn.cudnnCreateTensorDescriptor())
+
+
+@needs("has_gpu", "the case is about memory of a GPU")
+@shows("cudnnGetTensorSizeInBytes/c01")
+def test_lacking(cudnn):
+    assert cudnn is None
 """
 OUTCOMES = {
     "judged": "",
@@ -169,6 +175,11 @@ def test_cases_under_faults(proven, case):
     if missed:
         section = proven.split(f"test_{case}[reference]")[1]
         assert f"the case passes under these faults: {missed}" in " ".join(section.split())
+
+
+def test_a_case_is_skipped_where_the_subject_lacks_what_it_needs(proven):
+    (line,) = (line for line in proven.splitlines() if line.startswith("SKIPPED"))
+    assert line.endswith("the case is about memory of a GPU")
 
 
 def test_evidence_of_a_clause_is_the_best_that_its_cases_have(proven, folder):
