@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,19 @@ from dualdnn.conformance.pages.evidence import evidence
 ROOT = Path(__file__).parents[1]
 CITED = re.compile(r"docs/errata\.md, (?:[DM]\d{3}(?:, | and | to )?)+|docs/errata\.md, V-[a-z0-9-]+")
 BOTH = {**functions(), **miopen_functions()}
+page = cache(pages.page)
 
 
 def test_every_function_has_a_page_that_declares_its_parameters():
     assert len(BOTH) == 258 + 53
     for name, function in BOTH.items():
-        text = pages.page(name)
+        text = page(name)
         assert text.startswith(f"# {name}\n"), name
         assert all(f"| `{p.name}` | {p.direction} | {p.memory} |" in text for p in function.parameters), name
 
 
 def test_every_clause_stands_on_one_page():
-    rows = [row for name in pages.subjects() for row in re.findall(r"^\| c\d+[a-z]? \| .*", pages.page(name), re.M)]
+    rows = [row for name in pages.subjects() for row in re.findall(r"^\| c\d+[a-z]? \| .*", page(name), re.M)]
     assert len(rows) == len(evidence())
     assert all(one.clause.text.replace("|", "\\|") in "\n".join(rows) for one in list(evidence().values())[::50])
 
