@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import releases
@@ -61,13 +62,17 @@ class CudnnError(Exception):
         return f"{where}{self.status.name}: {self.message}{why}"
 
 
-def expect(condition: object, status: cudnnStatus_t, clause: str, message: str, **facts: Any) -> None:
+def expect(
+    condition: object, status: cudnnStatus_t, clause: str, message: str | Callable[[], str], **facts: Any
+) -> None:
     """Raise ``CudnnError`` unless the condition holds. Every check uses this function.
 
-    facts: decide whether an emulated release accepts the call (releases.py).
+    message: is the text, or a function that makes a text that takes long. facts: decide whether an emulated release accepts the call (releases.py).
     """
     if condition:
         return
+    if not isinstance(message, str):
+        message = message()
     if clause == CHECKS.off and status != ALLOC_FAILED:  # Otherwise the call would allocate more memory than exists.
         CHECKS.passed, CHECKS.message = True, message
         return

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated import backend as accelerated_backend
 from dualdnn.api import cudnn
+from dualdnn.api.descriptors import BackendDescriptor
 from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.operations import ScaleTensor, TensorSpec
 from dualdnn.api.operations.graph import ConvolutionForwardNode, GraphConvolution, GraphTensor
@@ -327,3 +328,23 @@ def test_an_element_that_has_become_another_type_is_refused():
     with pytest.raises(CudnnError, match="OPS was set, has begun anew with another type") as raised:
         cudnn.cudnnBackendFinalize(graph)
     assert raised.value.status == BAD_PARAM
+
+
+def test_the_text_of_a_descriptor_is_made_for_refusals_alone(monkeypatch):
+    """A graph is long as text, so calls that succeed do not make it."""
+    build, handle = Builder(cudnn), cudnn.cudnnCreate(**REFERENCE)
+    x, w, y = (
+        GraphTensor(uid, FLOAT, dims, TensorSpec.packed(FLOAT, dims).strides, 4, 1, -1, False)
+        for uid, dims in ((1, (1, 2, 4, 4)), (2, (3, 2, 3, 3)), (3, (1, 3, 4, 4)))
+    )
+    settings = GraphConvolution(cudnn.CUDNN_CROSS_CORRELATION, FLOAT, (1, 1), (1, 1), (1, 1), (1, 1))
+    made, shown = build(ConvolutionForwardNode(settings, 1.0, 0.0, x, w, y)), []
+    monkeypatch.setattr(BackendDescriptor, "__repr__", lambda _: shown.append(1) or "shown")
+    attributes = {
+        "HANDLE": (cudnn.CUDNN_TYPE_HANDLE, (handle,)), "OPS": (cudnn.CUDNN_TYPE_BACKEND_DESCRIPTOR, (made,)),
+    }  # fmt: skip
+    graph = build.finalized(cudnn.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, attributes)
+    count = cudnn.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, cudnn.CUDNN_TYPE_INT64, 1
+    assert cudnn.cudnnBackendGetAttribute(graph, *count).elementCount == 1 and not shown
+    with pytest.raises(CudnnError, match="shown has been finalised already"):
+        cudnn.cudnnBackendFinalize(graph)

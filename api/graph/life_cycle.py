@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ ENUMERATIONS: dict[Type, type[IntEnum]] = {
     Type.CUDNN_TYPE_GENSTATS_MODE: cudnnGenStatsMode_t,
 }
 INT64_RANGE = range(-(2**63), 2**63)
+ALREADY = "{!r} has been finalised already"
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,13 @@ class Given:
         if not isinstance(element, BackendDescriptor):
             return element
         clause = self.type.inconsistent
-        expect(element.alive, BAD_PARAM, clause, f"{element!r}, to which an attribute was set, was destroyed since")
-        renewed = f"{element!r}, to which {attribute.name.name} was set, has begun anew with another type"
-        expect(element.kind in attribute.holds, BAD_PARAM, clause, renewed)
-        unready = f"{element!r}, to which an attribute was set, has not been finalised"
-        expect(element.spec is not None, BAD_PARAM, self._unfinalized_clause(element), unready)
+        for condition, broken, then in (
+            (element.alive, clause, "was destroyed since"),
+            (element.kind in attribute.holds, clause, "has begun anew with another type"),
+            (element.spec is not None, self._unfinalized_clause(element), "has not been finalised"),
+        ):
+            text = partial("{!r}, to which {} was set, {}".format, element, attribute.name.name, then)
+            expect(condition, BAD_PARAM, broken, text)
         return element.spec
 
     def _unfinalized_clause(self, element: BackendDescriptor) -> str:
@@ -161,7 +165,7 @@ def create(kind: Kind) -> BackendDescriptor:
 
 def set_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, count: int, elements: Any) -> None:
     """Set an attribute of a descriptor that has not been finalised."""
-    expect(descriptor.spec is None, NOT_INITIALIZED, f"{SET}/c03", f"{descriptor!r} has been finalised already")
+    expect(descriptor.spec is None, NOT_INITIALIZED, f"{SET}/c03", partial(ALREADY.format, descriptor))
     attribute = TYPES[descriptor.kind].attributes.get(name)
     if attribute is None or attribute.read_only:
         what = "no attribute" if attribute is None else "a read-only attribute"
@@ -175,9 +179,10 @@ def set_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, count: 
 
 
 def _expect_type(attribute: Attribute, kind: Type, clause: str) -> None:
-    wanted = " or ".join(known.name for known in attribute.types)
-    text = f"the elements of {attribute.name.name} are {wanted}, not {kind.name}"
-    expect(kind in attribute.types, BAD_PARAM, clause, text)
+    if kind not in attribute.types:
+        wanted = " or ".join(known.name for known in attribute.types)
+        text = f"the elements of {attribute.name.name} are {wanted}, not {kind.name}"
+        expect(False, BAD_PARAM, clause, text)
 
 
 def _checked(attribute: Attribute, kind: Type, count: int, elements: Any) -> tuple[Any, ...]:
@@ -234,7 +239,7 @@ def _real(value: Any, kind: Type) -> float:
 
 def finalize(descriptor: BackendDescriptor) -> None:
     """Check all attributes and make the descriptor immutable."""
-    expect(descriptor.spec is None, BAD_PARAM, f"{FINALIZE}/c06", f"{descriptor!r} has been finalised already")
+    expect(descriptor.spec is None, BAD_PARAM, f"{FINALIZE}/c06", partial(ALREADY.format, descriptor))
     found = TYPES[descriptor.kind]
     if found.not_finalizable:
         raise CudnnError(NOT_SUPPORTED, found.not_finalizable, f"a {found.kind.name} cannot be finalised, only queried")
@@ -246,8 +251,8 @@ def finalize(descriptor: BackendDescriptor) -> None:
 
 def get_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, requested: int) -> tuple[int, tuple[Any, ...]]:
     """Return the number of elements of a finalised descriptor's attribute, and at most ``requested`` of them."""
-    text = f"{descriptor!r}: attributes are read from finalised descriptors"
-    expect(descriptor.spec is not None, NOT_INITIALIZED, f"{GET}/c08", text)
+    unready = partial("{!r}: attributes are read from finalised descriptors".format, descriptor)
+    expect(descriptor.spec is not None, NOT_INITIALIZED, f"{GET}/c08", unready)
     attribute = TYPES[descriptor.kind].attributes.get(name)
     if attribute is None:
         raise CudnnError(BAD_PARAM, f"{GET}/c06", f"{name.name} is no attribute of a {descriptor.kind.name}")
