@@ -62,6 +62,7 @@ ARITHMETIC = re.compile(r"^dataType=(CUDNN_\w+): mathType may be ([^;]*)")
 # The mode is the place of such a sentence, which is about another parameter.
 WITH_MODE = re.compile(r"^With mode (CUDNN_\w+), (\w+)")
 NULLED = re.compile(r"^\w+ ?==? ?NULL\b(?! together)")
+SIZES = re.compile(r"^\w+ (?:is|states) (?:the byte size|the size in bytes|how many bytes)\b")
 INDICES = re.compile(r"^Returned indices\b")
 IGNORED = re.compile(r"\b(?:is|are) (?:ignored|unused)\b(?! by)|\bis informative only\b")
 CHOSEN = re.compile(r"\bchosen arbitrarily\b|\bany choice of the user\b")
@@ -78,6 +79,7 @@ FITS = (
     Fit(CHOSEN, only=REFUSED),
     Fit(IGNORED, only=REFUSED),
     Fit(INDICES, no=COARSE),
+    Fit(SIZES, no=COARSE, kinds=("workspace",)),
     Fit(GROUPED, only=REFUSED),
     Fit(ARITHMETIC, only=REFUSED),
     Fit(WITH_MODE, no=frozenset({"enumerator"})),

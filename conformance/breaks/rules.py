@@ -36,7 +36,7 @@ from .statements import DEMAND, SORTS, accesses_of, sort_of, sorts_of, stated
 
 # These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|requires?|share the same|not grow|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|(is|are) fully packed|fully packed .*descriptors?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked|has exactly|is the descriptor (used|given))\b"
+    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|requires?|share the same|not grow|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|(is|are) fully packed|fully packed .*descriptors?|identical|an error|not applied|not larger|already initiali[sz]ed|checked against|is checked|has exactly|is the descriptor (used|given)|each fully packed|Strides of each)\b"
 )
 PERMITS = re.compile(
     r"\b(may( both| otherwise)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"

@@ -22,7 +22,7 @@ OF_PERMISSIONS = (
 )
 # Statements begin here.
 BOUNDARY = re.compile(
-    r"; (?:otherwise |then )?|,? but (?=only|not\b|then|never)|\. (?=[A-Z])|,? and (?=(?:must|may|should|can|has to|have to)\b)"
+    r"; (?:otherwise |then )?|, (?=never\b)|,? but (?=only|not\b|then|never)|\. (?=[A-Z])|,? and (?=(?:must|may|should|can|has to|have to)\b)"
 )
 ASIDE = re.compile(r" ?\((?!\))[^()]*\)")  # what stands in parentheses is a remark
 REMARK = re.compile(

@@ -177,7 +177,7 @@ PROMISED = {
 
 
 @shows(
-    *clauses_of(CONST_LABELS, f"{ALL}: (where a|.*which alignment|setting CUDNN_PARAM)"),
+    *clauses_of(CONST_LABELS, f"{ALL}: (where a|.*which alignment|.*takes (a pointer to )?an initialised)"),
     *clauses_of(VARIANT_LABELS, f"{ALL}: (where a|.*must agree)"),
 )
 @makers
