@@ -131,7 +131,7 @@ def _of_an_operation(row: Refusal, subject: Any, caller: Caller, refused: Any, r
     name = named(operation)
     values = zip(functions()[name].arguments, caller.values(name, operation, operands), strict=True)
     right = {"function": name, **{parameter.name: value for parameter, value in values}}
-    wrong = arguments(subject.cudnn, caller.handle, right | row.arguments, right)
+    wrong = arguments(subject.cudnn, caller.handle, {**right, **row.arguments}, right)
     refuses(row.status, row.clause, getattr(subject.cudnn, name), *wrong, unchanged=tuple(operands.values()))
 
 
