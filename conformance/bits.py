@@ -24,6 +24,8 @@ from dualdnn.api.operations import (
     MultiHeadAttnBackwardWeights,
     MultiHeadAttnForward,
     Operation,
+    RNNBackwardData,
+    RNNBackwardWeights,
     RNNForward,
     SeqDataSpec,
     TensorSpec,
@@ -38,6 +40,8 @@ Array = np.ndarray[Any, Any]
 IMAGES = 6  # images of the memory from which batches are taken
 BATCHES = ((0, 1), (0, 2), (0, 6), (3, 1), (2, 3), (5, 1))  # first image and number of images
 MULTIPROCESSORS = (132, 1, 48)
+# These fields of recurrent networks describe vectors of each sequence and step, and states of each sequence.
+OF_SEQUENCES = ("x", "y", "dx", "dy", "hx", "cx", "hy", "cy", "dhx", "dcx", "dhy", "dcy")
 RECORDED = Path(__file__).with_name("reproducible.json")
 HASHED = ("forward-ALGO_IMPLICIT", "data-", "bias-", "pooling-")  # operations without library functions
 
@@ -46,7 +50,7 @@ def with_images(operation: Any, images: int, first: int = 0) -> Any:
     """Return the operation for a number of images, from one on where it names data of each image."""
     if isinstance(operation, CTCLoss):
         return _with_sequences(operation, slice(first, first + images))
-    if isinstance(operation, RNNForward):
+    if isinstance(operation, RNNForward | RNNBackwardData):
         return _with_states(operation, slice(first, first + images))
 
     def resized(spec: Any) -> Any:
@@ -83,16 +87,18 @@ def results(caller: Caller, operation: Operation, memory: dict[str, Array]) -> d
     }
 
 
-def _with_states(operation: RNNForward, chosen: slice) -> RNNForward:
-    """Return the forward call of some sequences of a call, with their states."""
-    lengths = operation.x.lengths[chosen]
-    x, y = (replace(data, batch=len(lengths), lengths=lengths) for data in (operation.x, operation.y))
-    states = {name: getattr(operation, name) for name in ("hx", "cx", "hy", "cy")}
-    resized: dict[str, Any] = {
-        name: TensorSpec.packed(spec.data_type, (spec.dims[0], len(lengths), spec.dims[2]))
-        for name, spec in states.items() if spec is not None
-    }  # fmt: skip
-    return replace(operation, x=x, y=y, **resized)
+def _with_states(operation: RNNForward | RNNBackwardData, chosen: slice) -> Any:
+    """Return the call of some sequences of a call, with their states."""
+    lengths = operation.y.lengths[chosen]
+
+    def resized(spec: Any) -> Any:
+        if isinstance(spec, TensorSpec):
+            return TensorSpec.packed(spec.data_type, (spec.dims[0], len(lengths), spec.dims[2]))
+        return replace(spec, batch=len(lengths), lengths=lengths)
+
+    given = {name: getattr(operation, name, None) for name in OF_SEQUENCES}
+    changed: dict[str, Any] = {name: resized(spec) for name, spec in given.items() if spec is not None}
+    return replace(operation, **changed)
 
 
 def _called(caller: Caller, operation: Operation, memory: dict[str, Array]) -> dict[str, Any]:
@@ -123,10 +129,23 @@ def _data_gradient(o: MultiHeadAttnBackwardWeights) -> MultiHeadAttnBackwardData
     return MultiHeadAttnBackwardData(o.attn, (0,) * steps, (keys,) * steps, o.dout, o.queries, o.keys, o.values)
 
 
+def _recurrent_forward(o: RNNBackwardData) -> RNNForward:
+    """Return the forward call before a gradient of the data."""
+    return RNNForward(o.network, True, o.dx, o.hx, o.cx, o.weightSpace, o.y, None, None, o.workspace, o.reserve)
+
+
+def _recurrent_gradient(o: RNNBackwardWeights) -> RNNBackwardData:
+    """Return the gradient of the data before a gradient of the weights, without gradients of the last states."""
+    given = (o.network, o.y, o.y, o.hx, None, None, None, o.dweightSpace, o.x, None, None)
+    return RNNBackwardData(*given, o.workspace, o.reserve)
+
+
 # Each of these gradients reads the reserve space that the call before it filled.
 EARLIER: dict[Any, Callable[[Any], Any]] = {
     MultiHeadAttnBackwardData: _forward,
     MultiHeadAttnBackwardWeights: _data_gradient,
+    RNNBackwardData: _recurrent_forward,
+    RNNBackwardWeights: _recurrent_gradient,
 }
 EARLIER_NAMES = {"devSeqLengthsDQDO": "devSeqLengthsQO", "devSeqLengthsDKDV": "devSeqLengthsKV"}
 
@@ -158,11 +177,17 @@ def of_batches(caller: Caller, operation: Any) -> list[str]:
     """Return which images of BATCHES have other bits than in the first batch that has them."""
     whole = with_images(operation, IMAGES)
     every = memory_of(whole)
+    owners: dict[str, Any] = dict.fromkeys(every, whole)
+    if earlier := EARLIER.get(type(whole)):
+        before = earlier(whole)
+        every, owners = memory_of(before) | every, dict.fromkeys(before.operands, before) | owners
     seen: dict[tuple[str, int], bytes] = {}
     wrong = []
     for first, images in BATCHES:
         batch = with_images(operation, images, first)
-        memory = {name: _images(whole, name, content, slice(first, first + images)) for name, content in every.items()}
+        memory = {
+            name: _images(owners[name], name, content, slice(first, first + images)) for name, content in every.items()
+        }
         for name, found in results(caller, batch, memory).items():
             if name in batch.raw:
                 continue

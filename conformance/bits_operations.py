@@ -10,7 +10,7 @@ from dualdnn.api import operations as ops
 from dualdnn.api.operations.rnn import RNNSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 
-from .domains.rnn import forward
+from .domains.rnn import backward, forward
 
 FORWARD, DATA = api.cudnnConvolutionFwdAlgo_t, api.cudnnConvolutionBwdDataAlgo_t
 FILTER = api.cudnnConvolutionBwdFilterAlgo_t
@@ -169,7 +169,7 @@ def _attention(*kinds: Any) -> dict[str, Any]:
     return found
 
 
-def _recurrent() -> dict[str, Any]:
+def _recurrent(trains: bool) -> dict[str, Any]:
     """Return recurrent networks on six sequences of up to three steps, with states before and after them."""
     found: dict[str, Any] = {}
     lengths, unpacked = (3, 2, 3, 1, 2, 3), api.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
@@ -181,16 +181,18 @@ def _recurrent() -> dict[str, Any]:
     ):
         given: dict[str, Any] = {"layers": 2, "input_size": 70, "padded": True} | more
         spec = RNNSpec(cell=cell, data_type=data_type, math_type=math, **given)
-        found[name] = forward(spec, unpacked, lengths, 3, 0.0, False, ())
+        found[name] = forward(spec, unpacked, lengths, 3, 0.0, trains, ())
     return found
 
 
 SEQUENCES_AND_GRIDS = {
     **_of_sequences_and_grids(),
     **_attention(ops.MultiHeadAttnForward, ops.MultiHeadAttnStep, ops.MultiHeadAttnBackwardData),
-    **_recurrent(),
+    **_recurrent(trains=False),
 }
+for network, first in _recurrent(trains=True).items():
+    SEQUENCES_AND_GRIDS[f"{network}-gradient"] = backward(first)[0]
 OVER_SEQUENCES = {
     name: operation for name, operation in _attention(ops.MultiHeadAttnBackwardWeights).items() if operation.weights
-}
+} | {f"{network}-weights": backward(first)[1] for network, first in _recurrent(trains=True).items()}
 ALONE = {**WITHIN_IMAGES, **SEQUENCES_AND_GRIDS}

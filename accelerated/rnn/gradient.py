@@ -9,6 +9,7 @@ from functools import partial
 from ..gemm.matrix import ABSENT, Matrix, MatrixProduct
 from ..plans import SCRATCH, Launch
 from ..primitives.geometry import Grid
+from ..reproducible import Order
 from ..solver import Solver
 from . import dropout, inputs
 from .problem import THREADS, RNNProblem, tiles
@@ -24,6 +25,10 @@ class GradientSolver(Solver[RNNProblem]):
     """Serve every network, from the last layer and step to the first."""
 
     name = "rnn.gradient"
+
+    def summation_order(self, problem: RNNProblem) -> Order | None:
+        """Return the order of every batch, or None where the forward call drew numbers, as in ``RecurrenceSolver``."""
+        return None if problem.network.drops else Order(self.name, (inputs.uses_tensor_cores(problem),))
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch

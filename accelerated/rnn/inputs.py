@@ -113,14 +113,22 @@ def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
 
 
 def product_of(
-    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix, result: str, **more: Any
+    problem: RNNProblem,
+    dims: tuple[int, int, int],
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+    result: str,
+    *,
+    adds_vectors: bool = False,
+    **more: Any,
 ) -> MatrixProduct:
     """Return a product of elements. Its scratch memory may be as large as the work space of the call.
 
     Above level RUN its instruction, too, depends on the types alone: TMA reads some steps' vectors and not others, by
-    the number of sequences.
+    the number of sequences. ``adds_vectors`` says that its sums pass over all vectors, so that these may divide it.
     """
-    if level_of(problem.device) != RUN:
+    if level_of(problem.device) != RUN and not adds_vectors:
         more |= {"in_order": True, "tile": "mma_64"}
     room = max(MAX_SCRATCH, problem.work()["next"] * number_bytes(problem))
     return MatrixProduct(

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from ctypes import c_int, c_longlong
 from typing import Any, NamedTuple
 
+from dualdnn.api.operations.backend import RUN
+
 from ..gemm import parts
 from ..gemm.matrix import ABSENT, MAX_SPLITS, Matrix, MatrixProduct
 from ..gemm.matrix_tma import COPY_BYTES_PER_SECOND, COPY_SECONDS
 from ..gemm.problem import Product
 from ..plans import ELEMENTS, SCRATCH, Launch, structure, workspace_aligned
 from ..primitives.tma import ALIGNMENT, has_wgmma
+from ..reproducible import level_of
 from . import inputs
 from .problem import RNNProblem
 
@@ -50,7 +53,8 @@ class StepCopies(NamedTuple):
         parts per product.
         """
         products = [product for product in in_place if product is not None]
-        if not products or not has_wgmma(problem.device) or not inputs.uses_tensor_cores(problem):
+        reads_by_tma = has_wgmma(problem.device) and level_of(problem.device) == RUN
+        if not products or not reads_by_tma or not inputs.uses_tensor_cores(problem):
             return cls(problem, weights)
         (rows, columns), size = dims, inputs.element_bytes(problem)
         copied, begin, launches, seconds = weights, 0, tuple[Launch, ...](), 0.0

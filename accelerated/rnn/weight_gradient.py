@@ -9,6 +9,7 @@ from ctypes import c_int, c_longlong
 
 from ..gemm.matrix import Matrix, MatrixProduct
 from ..plans import ELEMENTS, SCRATCH, Launch, workspace_aligned
+from ..reproducible import Order, order_of_batch
 from ..solver import Solver
 from . import inputs
 from .problem import THREADS, RNNProblem, stacked, tiles
@@ -31,6 +32,9 @@ class WeightGradientSolver(Solver[RNNProblem]):
     """
 
     name = "rnn.weight_gradient"
+
+    def summation_order(self, problem: RNNProblem) -> Order | None:
+        return order_of_batch(self, problem.operation)
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, factors, gathered = problem.network, {}, list[Launch]()
@@ -177,4 +181,4 @@ def _product(problem: RNNProblem, gates: int, operands: Operands, batches: tuple
     """Return the product that adds the gradients of some gates, times all vectors, to their matrices."""
     dims = gates * problem.network.hidden, operands[1].column, problem.steps * problem.batch
     element = ELEMENTS[problem.data.data_type]
-    return inputs.product_of(problem, dims, *operands, element, batches=batches, beta=1.0)
+    return inputs.product_of(problem, dims, *operands, element, adds_vectors=True, batches=batches, beta=1.0)
