@@ -16,7 +16,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
 from . import records
-from .records import NULL, KernelStep, Record, UploadStep, Where
+from .records import NULL, KernelStep, Record, Recordable, UploadStep, Where
 from .reproducible import require_no_fallback
 from .runtime import fallbacks
 from .runtime.device import Function, LaunchShape
@@ -42,7 +42,7 @@ WORKSPACE_ALIGNMENT = 16  # bytes, alignment of a kernel's data in the caller's 
 SCRATCH = "scratch"  # name of the operand that is the library's own scratch memory
 
 
-class Launch:
+class Launch(Recordable):
     """Describe the launch of one kernel with its packed arguments.
 
     arguments: the structure that the kernel takes by value, pointers first. operands: the names of the operands whose
@@ -69,10 +69,6 @@ class Launch:
         self.template, self.scalars = bytes(arguments), scalars_of(arguments)
         if isinstance(function, Function):  # Kernels that are being compiled have no function yet.
             function.require_fields(type(arguments))
-
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch asynchronously on the stream, with operands at these addresses."""
-        Record.of(self, addresses).start(addresses, stream)
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         """Append the launch on these operands to a record."""
@@ -208,7 +204,7 @@ class Upload:
         """Return at once, because an upload has no kernel."""
 
 
-class Plan:
+class Plan(Recordable):
     """Hold the launches of one operation in order, and the name of the solver that made them.
 
     values: the scalars of this call, where calls with other scalars share the plan; None where the plan is not shared.
@@ -225,10 +221,6 @@ class Plan:
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         self.start([0 if operand is None else operand.address for operand in operands], stream)
-
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Run asynchronously on the stream, on operands at these addresses; 0 stands for a missing operand."""
-        Record.of(self, addresses).start(addresses, stream)
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         """Append the launches on these operands to a record.

@@ -8,9 +8,10 @@ likeness. It stores each address as an operand and an offset in bytes, so that l
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dualdnn.api.operations import replay
 from dualdnn.api.operations.answers import Answers
@@ -75,11 +76,16 @@ class Where(NamedTuple):
 NULL = Where(NOTHING, 0, 0)
 
 
-class Recordable(Protocol):
-    """Describe a plan or a launch that can be recorded."""
+class Recordable(ABC):
+    """Represent a plan or a launch that can be recorded."""
 
+    @abstractmethod
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         """Append the steps for these operands to a record."""
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        """Run asynchronously on the stream, on operands at these addresses; 0 stands for a missing operand."""
+        Record.of(self, addresses).start(addresses, stream)
 
 
 class KernelStep:
