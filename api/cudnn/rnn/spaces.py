@@ -32,21 +32,17 @@ def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
     network, x = rnnDesc.spec, xDesc.spec
     configured_by_v8("cudnnGetRNNDescriptor_v8", "c11", network)
     fits = (x.data_type, x.vector) == (network.data_type, network.input_size)
-    expect(fits, BAD_PARAM, "cudnnGetRNNTempSpaceSizes/c08", f"xDesc is {x}, rnnDesc {network}")
-    spaces = workspace, partial(reserve, training=fMode == TRAINING)
     clause = "cudnnGetRNNTempSpaceSizes/c08"
+    expect(fits, BAD_PARAM, clause, partial("xDesc is {}, rnnDesc {}".format, x, network))
+    spaces = workspace, partial(reserve, training=fMode == TRAINING)
     return TempSpaceSizes(*(_bytes(clause, space_of, network, x.max_length, x.batch) for space_of in spaces))
 
 
 def _bytes(clause, space_of, network, steps, batch):
     """Return the bytes of a network's space; raise BAD_PARAM with this clause if an address space cannot hold them."""
     nbytes = space_of(network, steps, batch).nbytes
-    expect(
-        nbytes <= LARGEST_SPACE,
-        BAD_PARAM,
-        clause,
-        f"{network} needs {nbytes} bytes for {steps} steps of {batch} sequences",
-    )
+    text = partial("{} needs {} bytes for {} steps of {} sequences".format, network, nbytes, steps, batch)
+    expect(nbytes <= LARGEST_SPACE, BAD_PARAM, clause, text)
     return nbytes
 
 
