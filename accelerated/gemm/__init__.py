@@ -1,1 +1,1 @@
-"""Multiply matrices for several families."""
+"""Plan and run matrix products for recurrent networks and attention."""

@@ -2,9 +2,9 @@
 // thread owns ROWS x COLUMNS of them in groups of 4 x 4. TILE_K = 16 rows of both operands pass through three stages of
 // shared memory.
 //
-// A multiply-add of a warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %.
+// Multiply-adds fill all issue slots, so every other instruction costs time: reads of shared memory cost 6 %.
 // Registers have two banks. To avoid conflicts, a thread walks its sums in a serpentine order, and both operands are
-// stored K by K.
+// stored with one row per k.
 #pragma once
 #include "primitives/cp_async.cuh"
 #include "primitives/types.cuh"
@@ -12,8 +12,8 @@
 using Four = Vector<float, 4>;
 constexpr int TILE_K = 16, STAGES = 3;
 
-// Holds a tile of an operand k by k: row k has the factors of all rows or columns. A padding of four columns lets a
-// warp write eight k of four rows to different banks.
+// Holds a tile of an operand: row k has the factors of all rows (or columns) of the product. With four columns of
+// padding, a warp writes eight k of four rows to different banks.
 template <int COUNT> struct Factors {
   __align__(16) float value[TILE_K][COUNT + 4];
 };
@@ -29,7 +29,7 @@ template <int TILE_ROWS, int TILE_COLUMNS, int ROWS, int COLUMNS> struct Fp32Til
     Factors<TILE_COLUMNS> right;
   };
 
-  // A warp has 4 x 8 threads; bits 0 and 4 of the lane are its row.
+  // A warp has 4 x 8 threads; bits 0 and 4 of the lane give the row of the thread.
   static __device__ __forceinline__ int down() {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     return warp / WARPS_ACROSS * 4 + lane / 16 * 2 + lane % 2;

@@ -6,8 +6,8 @@
 // through registers. Split-K writes parts of a sum to the workspace in float, and adds them in order. Without tensor
 // cores, tiles are 64 x 64, and each thread owns 4 x 4 sums.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s (half, H100). Bytes: (M * K + N * K + M * N) elements. 128 x 128
-// reaches 0.27 of it at 8192 x 8192 x 1024.
+// Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s (half, H100). Bytes: (M * K + N * K + M * N) elements. Tiles of
+// 128 x 128 reach 0.27 of the flops bound at 8192 x 8192 x 1024.
 #include "gemm/product_tile.cuh"
 #include "gemm/split_k.cuh"
 #include "primitives/mma.cuh"
@@ -16,13 +16,13 @@
 
 constexpr int ROW_BYTES = 128, VECTORS = 8;
 constexpr int VECTOR = 16 / sizeof(ELEMENT);  // elements per 16-byte vector
-// elements of K per K-block, and columns per box of an MN-major tile
+// TILE_K is the number of k per K-block, and of columns per box of an MN-major tile.
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);
 constexpr int STEPS = 4;  // products of 32 bytes along K in a K-block
 
 // Copies a tile of one operand, and loads its fragments. A K-major tile has a row of 128 bytes for each m (or n). An
-// MN-major tile has consecutive boxes of TILE_K of them, with a row of 128 bytes for each k. ldmatrix transposes 16-bit
-// elements. Floats are loaded one by one, four k and eight m at a time.
+// MN-major tile has boxes of TILE_K m (or n), with a row of 128 bytes for each k. ldmatrix transposes 16-bit elements.
+// Floats are loaded one by one; a warp reads four k of eight m at a time.
 template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
   static constexpr int COPIES = TILE * VECTORS / THREADS;
 
@@ -220,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) gemm_matrix_simt(c
 
 #endif
 
-// Adds the split-K parts of the sums, in order.
+// Adds the partial sums of split-K in order, and blends C.
 extern "C" __global__ void __launch_bounds__(256) gemm_matrix_sum(const Arguments a) {
   griddepcontrol_wait();
   const long long index = blockIdx.x * 256ll + threadIdx.x;

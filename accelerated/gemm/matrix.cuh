@@ -1,10 +1,10 @@
-// The kernels of matrix products share this header. It describes the layout of matrices and the epilogue of sums.
+// The kernels of matrix products share this header: the layout of a matrix, and the epilogue with bias and beta.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-// Locates a matrix. Its strides, in elements, separate rows (or, where it is MN-major, k), two levels of batches, and
-// segments of K.
+// Locates a batch of matrices. `stride` separates rows, or consecutive k if the matrix is MN-major. `outer` and `inner`
+// separate batches, and `segment` separates segments of K. All are in elements.
 struct Matrix {
   long long offset;  // bytes from the operand's address
   long long outer, inner, segment;
@@ -24,14 +24,14 @@ template <class Arguments> __device__ __forceinline__ COMPUTE bias_at(const Argu
   return a.bias ? load<COMPUTE>(at_byte(a.bias, a.bias_offset)[n]) : COMPUTE(0);
 }
 
-// Returns whether COUNT neighbours of a row of C, from `c` in column n on, are an aligned vector.
+// Returns whether COUNT elements of a row of C that begin at `c`, in column n, form an aligned vector.
 template <int COUNT, class Arguments>
 __device__ __forceinline__ bool are_vector(const Arguments& a, const RESULT* c, int n) {
   return n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Vector<RESULT, COUNT>) == 0;
 }
 
-// Reads the old values of C where the neighbours are a vector. A thread reads all of its vectors before it writes one,
-// so that the reads are in flight together.
+// Returns the prior values of C if they form a vector. A thread reads all of its vectors before it writes one, so that
+// the reads are in flight together.
 template <int COUNT, class Arguments>
 __device__ __forceinline__ Vector<RESULT, COUNT> before_blending(const Arguments& a, const RESULT* matrix, int m,
                                                                  int n) {
@@ -40,7 +40,7 @@ __device__ __forceinline__ Vector<RESULT, COUNT> before_blending(const Arguments
   return *reinterpret_cast<const Vector<RESULT, COUNT>*>(c);
 }
 
-// Blends COUNT sums of neighbouring columns into a row of C.
+// Blends COUNT sums of consecutive columns into row m of C. `stored` holds the result of before_blending().
 template <int COUNT, class Arguments>
 __device__ __forceinline__ void blend_into(const Arguments& a, RESULT* matrix, int m, int n,
                                            const COMPUTE (&sum)[COUNT], Vector<RESULT, COUNT> stored) {

@@ -17,17 +17,17 @@ __all__ = ["ABSENT", "MAX_SCRATCH", "MAX_SPLITS", "Matrix", "MatrixProduct"]
 
 SOURCE = "gemm/matrix.cu"
 ROW_BYTES = 128  # bytes per row of an operand in a K-block
-ALIGNMENT = 1024  # bytes, of the stages
-ALIGNED_BYTES = 16  # bytes; rows of a multiple are copied in vectors
+ALIGNMENT = 1024  # bytes; every stage begins at a multiple
+ALIGNED_BYTES = 16  # bytes; rows whose stride is a multiple are copied in vectors
 SIMT_K = 16  # k per K-block without tensor cores
 SUM_THREADS = 256
 MAX_SPLITS = 32
-BYTES_PER_SECOND = 1.74e12  # rate of memory
+BYTES_PER_SECOND = 1.74e12  # memory traffic
 LAUNCH_SECONDS = 3.7e-6  # per launch
-SUM_SECONDS = 1.8e-6  # per launch of the sum
-SUM_BYTES_PER_SECOND = 4.5e12  # rate of parts of sums
-ROUND_SECONDS = 1e-6  # seconds per round of blocks, in which they begin and end
-BLEND_SECONDS = 1.5e-6  # seconds of a block that reads C once it has its sums
+SUM_SECONDS = 1.8e-6  # per launch that adds partial sums
+SUM_BYTES_PER_SECOND = 4.5e12  # traffic of partial sums
+ROUND_SECONDS = 1e-6  # to start and end one round of resident blocks
+BLEND_SECONDS = 1.5e-6  # for blocks to read C after their sums
 
 
 def _ring(stages: int, m: int, n: int) -> int:
@@ -42,13 +42,13 @@ WARPS = (
 SIMT = Tile("simt", 64, 64, 256, 4, 0, (0.0, 12e12))
 TMA_TILES = {tile.name for tile in TILES}
 DOUBLE_SLOWDOWN = 2.0
-NARROW_SLOWDOWN = 2.0  # time of tensor cores with other rows over that with aligned ones; a GRU of 1538 has 1.3 to 2.5
-FEW_BLOCKS = 0.7  # A share x of the blocks that fit a multiprocessor needs x ** FEW_BLOCKS of their time.
+NARROW_SLOWDOWN = 2.0  # time on tensor cores with unaligned rows over the time with aligned rows; measured 1.3 to 2.5
+FEW_BLOCKS = 0.7  # exponent: a share x of the resident blocks takes x ** FEW_BLOCKS of the time of all
 
 
 @dataclass(frozen=True)
 class MatrixProduct(Product):
-    """Describe a product, and choose its tiles and parts."""
+    """Describe a product, and choose its tile and the number of split-K parts."""
 
     @property
     def choice(self) -> tuple[str, int]:
@@ -60,8 +60,8 @@ class MatrixProduct(Product):
 
     @cached_property
     def _by_tma(self) -> TmaProduct | None:
-        """Return the product that TMA feeds, wherever it can. A copy of an operand must pay."""
-        # Where memory is the bound of several, the one with the least work of a multiprocessor reads soonest.
+        """Return the fastest product that TMA feeds, or None if it cannot, or if copying an operand costs too much."""
+        # If memory bounds several products equally, the one with the fewest clocks starts to read first.
         found = min(TmaProduct.possible(self), key=lambda made: (made.seconds, made.clocks), default=None)
         if self.tile in TMA_TILES:
             if found is None:
@@ -89,7 +89,7 @@ class MatrixProduct(Product):
 
     @property
     def order(self) -> str:
-        """Return the instruction that adds K where the product is ``in_order``."""
+        """Return the instruction that adds along K, which decides the rounding if the product is ``in_order``."""
         return "wgmma" if self._by_tma else self._chosen[1].name.partition("_")[0]
 
     def _possible_splits(self) -> range | list[int]:
@@ -157,16 +157,16 @@ class MatrixProduct(Product):
         return [self._by_tma.launch(workspace, Launches(found))] if self._by_tma else found
 
     def launches_in_scratch(self, start: int = 0) -> list[Launch]:
-        """Return the launches, whose workspace is scratch memory from a byte on."""
+        """Return the launches with a workspace in scratch memory that begins at byte ``start``."""
         found = self.launches((SCRATCH, start) if self.workspace_bytes else (ABSENT, 0))
         for launch in found:
             launch.scratch_bytes = start + self.workspace_bytes
         return found
 
     def launches_in_parts(self) -> tuple[list[Launch], int]:
-        """Return the launches that leave parts of the sums in scratch memory from C on, and the number of parts.
+        """Return the launches that leave partial sums in scratch memory at the offset of C, and the number of parts.
 
-        The caller adds the parts; with TMA there is one. Beta must be 0, without gaps between rows or batches.
+        The caller adds the parts; with TMA there is one. Beta must be 0, and C must have no gaps.
         """
         begin, nbytes = self.c.offset, prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
         _, _, splits = self._chosen

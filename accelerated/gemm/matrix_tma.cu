@@ -1,15 +1,15 @@
-// This file computes batches of C = A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16,
-// float as TF32.
+// This file computes batches of C = A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA. It serves half,
+// bfloat16, and float as TF32.
 //
-// Tiling: persistent blocks of 256 x 128 sums or less. A producer warp loads K-blocks of 128 bytes into a pipeline of
-// stages. One or two consumer warpgroups multiply them, cooperatively or in PING_PONG. The kernel reads MN-major
-// operands of 16 bits in place. Tensor cores do not transpose floats: the left operand passes through registers, and
-// the right operand is a copy (parts.cu). TRANSPOSED_RESULT makes rows of the product columns of C. Where the tiles do
-// not fill the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts in a fixed order.
+// Tiling: a persistent block computes tiles of at most 32768 sums. A producer warp loads K-blocks of 128 bytes into a
+// pipeline of stages. One or two consumer warpgroups multiply them, cooperatively or in PING_PONG. The kernel reads
+// 16-bit MN-major operands in place. Tensor cores do not transpose floats: the left operand passes through registers,
+// and the right operand is a copy (parts.cu). With TRANSPOSED_RESULT, rows of the product are columns of C. Where the
+// tiles do not fill the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts in a fixed order.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32). Bytes: (M * K + N * K + M * N) elements.
-// Shared memory is the next bound (convolution/implicit_gemm/tma.cu). 128 x 256 reaches 0.70 of it at 16384 x 768 x
-// 3072 in half (H200).
+// 128 x 256 tiles reach 0.70 of the flops bound at 16384 x 768 x 3072 in half (H200). Shared memory is the next bound
+// (convolution/implicit_gemm/tma.cu).
 #include "gemm/matrix.cuh"
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
@@ -17,7 +17,7 @@
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);
 
 struct Arguments {
-  const ELEMENT *a, *b;  // The maps read these operands.
+  const ELEMENT *a, *b;  // TMA reads these operands through the maps.
   const ELEMENT* bias;
   RESULT* c;
   unsigned char* workspace;
@@ -26,13 +26,13 @@ struct Arguments {
   Matrix result;
   long long bias_offset, partial_offset;  // bytes
   int m, n;
-  // number of consecutive batches, or segments of K, that share a part of the operand
+  // An operand may have one matrix for this many consecutive batches, or segments of K.
   FastDivmod left_shared, right_shared;
   FastDivmod k_blocks;  // K-blocks per segment of K
   FastDivmod inner;
   Division division;
   unsigned blocks;  // blocks of the division
-  int adds;         // 1: parts of sums go to the workspace
+  int adds;         // 1: partial sums go to the workspace
   float beta;
 };
 
@@ -40,14 +40,14 @@ struct Arguments {
 // bias, and GUARDED also checks the edges of C.
 enum Finish { PARTIAL, STORED, BLENDED, GUARDED };
 
-// COLUMNS of the product, ROWS per warpgroup of CONSUMERS, and OCCUPANCY blocks per SM define a kernel.
+// Multiplies tiles of the product with COLUMNS columns. Each of CONSUMERS warpgroups owns ROWS rows.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int OCCUPANCY, bool PING_PONG = false>
 struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
   static constexpr int TILE_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int TILE_N = TRANSPOSED_RESULT ? TILE_ROWS : COLUMNS;  // columns of C per tile
   static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
   using Pipeline = TmaPipeline<STAGES, (TILE_ROWS + COLUMNS) * ROW_BYTES>;
-  // VALUES is twice the number of vectors of C in flight per thread. Latency, not bandwidth, limits blending.
+  // Up to VALUES / 2 vectors of C per thread (VALUES / 4 if transposed) are in flight, as latency limits blending.
   static constexpr int VALUES = OCCUPANCY * CONSUMERS > 2 ? 8 : 16;
   using Sums = float[BLOCKS][COLUMNS / 2];
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // A warp has 32 rows.
@@ -63,7 +63,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // A K-major operand has rows of 128 bytes along K. An MN-major one has boxes of 128 bytes of rows.
+  // A K-major operand is one box with 128 bytes of K per row. An MN-major one is several boxes with 128 bytes per k.
   template <bool MN_MAJOR, int COUNT>
   __device__ __forceinline__ void load_operand(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
                                                int k, int part) const {
@@ -76,7 +76,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // One thread produces.
+  // One thread loads all K-blocks.
   __device__ __forceinline__ void produce() {
     for_each_segment([&](const Segment& segment) {
       unsigned row, column, k_block;
@@ -127,7 +127,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     });
   }
 
-  // Returns the first row of a warp. It has 16 rows in each block, or 32 contiguous ones (TmaPipeline::read_left).
+  // Returns the first row of a warp, which has 16 rows of each 64, or 32 contiguous ones (TmaPipeline::read_left).
   static __device__ __forceinline__ int warp_row() {
     const int group = threadIdx.x / WARPGROUP, warp = threadIdx.x / 32 % 4;
     return (PING_PONG ? 0 : group * ROWS) + warp * (FROM_REGISTERS ? 32 : 16);
@@ -153,7 +153,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Locates COUNT neighbours of a row of C.
+  // Locates the first of the consecutive elements of a row of C that a thread stores together.
   struct Cell {
     int m, n;
   };
@@ -200,7 +200,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Stores BATCH cells of COUNT neighbours. It reads all values to blend before it writes any, so that the reads are in
+  // Stores BATCH cells of COUNT elements each. It reads all prior values before it writes any, so that the reads are in
   // flight together.
   template <Finish FINISH, int COUNT, int BATCH, class T, class CellOf, class ValuesOf>
   __device__ __forceinline__ void write_cells(T* matrix, int stride, CellOf cell_of, ValuesOf values_of) const {
@@ -246,8 +246,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Transposes 4 x 4 values of four lanes whose indices differ in the bits FIRST_BIT and FIRST_BIT + 1. One value of
-  // each lane stays.
+  // Transposes 4 x 4 values of four lanes whose indices differ in the bits FIRST_BIT and FIRST_BIT + 1. A single value
+  // stays as it is.
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&)[1]) {}
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&value)[4]) {
     const int lane = threadIdx.x % 32;

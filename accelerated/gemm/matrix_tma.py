@@ -22,17 +22,17 @@ WARPGROUP = 128  # threads
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 MIN_K_BLOCKS = 4  # per block that shares a tile
-CLOCK = 1.65e9  # clocks a second of a multiprocessor
-BYTES_PER_SECOND = 1.74e12  # rate of memory
+CLOCK = 1.65e9  # Hz, of a multiprocessor
+BYTES_PER_SECOND = 1.74e12  # memory traffic
 LAUNCH_SECONDS = 3.8e-6  # per launch
-STORED_ALONE = 0.6  # share of ``stored`` that each tile takes where storing is the bound
-UNEVEN = 1.34  # slowdown of K-blocks that blocks walk separately
-SUM_SECONDS = 0.2e-6  # per launch of the sum
+STORED_ALONE = 0.6  # share of ``stored`` per tile if stores are the bound
+UNEVEN = 1.34  # slowdown of K-blocks if blocks do not read the same K at the same time
+SUM_SECONDS = 0.2e-6  # per launch that adds partial sums
 PART_SECONDS = 0.12e-6  # per part of a tile
-SUM_BYTES_PER_SECOND = 4.4e12  # rate of parts, mostly in L2
+SUM_BYTES_PER_SECOND = 4.4e12  # traffic of partial sums, mostly in L2
 COPY_SECONDS = 2.5e-6  # per launch of the copy
-COPY_BYTES_PER_SECOND = 3.5e12  # rate of the copy, read and written
-BLEND_SECONDS = 5e-6  # seconds to read C where the left operand passes through registers and leaves few free
+COPY_BYTES_PER_SECOND = 3.5e12  # reads and writes of the copy
+BLEND_SECONDS = 5e-6  # to read C if the left operand passes through registers, which leaves few free
 
 
 class TmaTile(NamedTuple):
@@ -75,7 +75,7 @@ class TmaTile(NamedTuple):
         return self.stages * (self.rows + self.columns) * ROW_BYTES + SWIZZLE_BYTES
 
     def clocks(self, tiles: int, k_blocks: int) -> float:
-        """Return the clocks of a multiprocessor for some consecutive tiles."""
+        """Return the estimated clocks of a multiprocessor for ``tiles`` consecutive tiles of ``k_blocks`` K-blocks."""
         if self.occupancy == 1 and not self.ping_pong:
             return tiles * (k_blocks * self.alone + self.stored)
         one = k_blocks * self.alone + self.stored
@@ -94,9 +94,9 @@ TILES = (
 
 @dataclass(frozen=True)
 class TmaProduct:
-    """Describe a product in tiles, whose result has contiguous rows.
+    """Describe a product in tiles; rows of C are contiguous.
 
-    ``wanted_blocks`` share the tiles; None gives each tile one block.
+    ``wanted_blocks``: how many blocks share the tiles; None gives each tile one block.
     """
 
     product: Product
@@ -105,7 +105,7 @@ class TmaProduct:
 
     @classmethod
     def possible(cls, product: Product) -> Iterator[TmaProduct]:
-        """Yield the products that TMA serves, with every tile, and each tile by one block or shared."""
+        """Yield the product with every tile that TMA serves, with one block per tile and with shared tiles."""
         if not product.tensor_cores or not has_wgmma(product.device):
             return
         for tile in TILES:
@@ -119,14 +119,14 @@ class TmaProduct:
 
     @staticmethod
     def _blocks(product: Product, tile: TmaTile, tiles: int) -> Sequence[int | None]:
-        """Return the possible numbers of blocks that share the tiles."""
+        """Return how many blocks may share the tiles; None means one block per tile."""
         if product.in_order:
             return [None]
         if product.splits is not None:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors
         room = min(product.max_workspace, MAX_SCRATCH) // (tiles * tile.size * SUM_BYTES)
-        # Every tile has equal parts.
+        # These numbers of blocks divide every tile into equally many parts.
         equal = {min(multiprocessors * blocks // tiles, room) * tiles for blocks in range(1, tile.occupancy + 1)}
         return [None, *(blocks for blocks in sorted({multiprocessors, *equal}) if blocks > 0)]
 
@@ -165,7 +165,7 @@ class TmaProduct:
         return unread[0], unread[1] or both
 
     def _is_read(self, matrix: Matrix) -> bool:
-        """Return whether TMA takes the first byte and the strides of a matrix."""
+        """Return whether TMA supports the offset and the strides of a matrix."""
         strides = matrix.stride * self.element_bytes, self._part(matrix)[0] * self.element_bytes
         return all(n >= 0 and n % ALIGNMENT == 0 for n in (matrix.offset, *strides))
 
@@ -285,9 +285,7 @@ class TmaProduct:
 
     @cached_property
     def seconds(self) -> float:
-        """Return the approximate seconds of the busiest multiprocessor or of memory, with the parts of sums and the
-        copy.
-        """
+        """Return the approximate seconds, with those of partial sums and copies: compute or memory is the bound."""
         p, shares, tile, extra = self.product, self.shares, self.tile, 0.0
         if self.adds:
             extra += SUM_SECONDS + PART_SECONDS * shares.slots / shares.tiles
@@ -317,7 +315,7 @@ class TmaProduct:
         )
 
     def launch(self, workspace: tuple[str, int], fallback: Launch | None) -> Launch:
-        """Return the launch of all its kernels. ``fallback`` serves where an address is not aligned."""
+        """Return one launch for all kernels of the product. ``fallback`` runs if an address is not aligned."""
         p, tile, shares, device = self.product, self.tile, self.shares, self.product.device
         multiprocessors = device.multiprocessors
         operands = (p.a.operand, p.b.operand, p.bias[0], p.c.operand, workspace[0])

@@ -13,8 +13,8 @@ from .stream_k import DivisionStruct
 
 SOURCE = "gemm/parts.cu"
 THREADS = 256  # per block
-SUMMED = 4  # neighbours per thread of the sum
-COPIED = 64  # columns and k per block of the copy
+SUMMED = 4  # consecutive elements of C per thread of the sum
+COPIED = 64  # rows and k of the operand per block of the copy
 
 Operands = tuple[str, ...]
 

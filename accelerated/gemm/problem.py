@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from ..plans import fields_of, structure
 
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2}
-MAX_SCRATCH = 1 << 26  # bytes of scratch memory of a product, without copies of its operands
-ABSENT = ""  # This operand has no name: the kernel gets a null pointer.
+MAX_SCRATCH = 1 << 26  # bytes of scratch memory per product, copies of operands excluded
+ABSENT = ""  # name of an operand that the kernel gets as a null pointer
 
 
 class Matrix(NamedTuple):

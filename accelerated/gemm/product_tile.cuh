@@ -1,14 +1,14 @@
-// This header computes a tile of a matrix product, C = A B. Functions of the indices read the operands and write the
-// result.
+// This header computes a tile of the matrix product C = A B. The caller passes functions that read the operands and
+// write the result by index.
 #pragma once
 #include "primitives/types.cuh"
 
 constexpr int TILE = 64, DEPTH = 16, PER_THREAD = 4, PRODUCT_THREADS = 256;
 constexpr int LOADS = TILE * DEPTH / PRODUCT_THREADS;
 
-// a(row, k) is called inside (rows, depth), b(column, k) inside (columns, depth), and c(row, column, sum) for each
-// element of the tile. A_ALONG_K and B_ALONG_K mean that neighbours along k are contiguous, so that neighbouring
-// threads take them.
+// Calls a(row, k) and b(column, k) for indices below `rows`, `columns` and `depth`, and c(row, column, sum) for each
+// element of the tile. If A_ALONG_K, elements of A are contiguous along k, and neighbouring threads read neighbouring
+// k. B_ALONG_K says the same of B.
 template <bool A_ALONG_K, bool B_ALONG_K, class A, class B, class C>
 __device__ __forceinline__ void product_tile(int first_row, int first_column, int rows, int columns, int depth, A a,
                                              B b, C c) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ void product_tile(int first_row, int first_column, in
         c(first_row + row + i, first_column + column + j, sums[i][j]);
 }
 
-// Does the same for the tile of a block (column tile, row tile) of the grid.
+// Computes the tile of this block: blockIdx.x counts tiles of columns, blockIdx.y tiles of rows.
 template <bool A_ALONG_K, bool B_ALONG_K, class A, class B, class C>
 __device__ __forceinline__ void product_tile(int rows, int columns, int depth, A a, B b, C c) {
   product_tile<A_ALONG_K, B_ALONG_K>(blockIdx.y * TILE, blockIdx.x * TILE, rows, columns, depth, a, b, c);

@@ -1,5 +1,5 @@
-// This header divides matrix products into blocks with one tile each, or one part of a tile's sums (split-K), which
-// matrix.cu adds in order.
+// This header gives each block one tile of a matrix product, or one part of K of a tile (split-K). matrix.cu adds the
+// parts in order.
 #pragma once
 #include "gemm/matrix.cuh"
 
@@ -10,7 +10,7 @@ struct Arguments {
   Matrix left, right, result;
   long long bias_offset, workspace_offset;  // bytes
   int m, n, k;                              // `k` is the extent of a segment.
-  int total, per_split;                     // K-blocks (k without tensor cores) of all segments; of a split-K part
+  int total, per_split;                     // K-blocks (k in the simt kernel) of all segments; per split-K part
   FastDivmod segment;                       // K-blocks, or k, per segment
   FastDivmod splits, inner;
   int m_tiles, batches;
@@ -41,14 +41,14 @@ __device__ __forceinline__ COMPUTE* partial_sums(const Arguments& a, unsigned ba
          (static_cast<long long>(split) * a.batches + batch) * a.m * a.n;
 }
 
-// Returns the values of C that finish() needs.
+// Returns the prior values of C that finish() blends.
 template <int COUNT>
 __device__ __forceinline__ Vector<RESULT, COUNT> before_finish(const Arguments& a, const Work& work, int m, int n) {
   if (a.splits.divisor > 1) return {};
   return before_blending<COUNT>(a, work.c, m, n);
 }
 
-// Stores COUNT sums of neighbouring columns.
+// Stores COUNT sums of consecutive columns in C, or in the workspace if K is split.
 template <int COUNT>
 __device__ __forceinline__ void finish(const Arguments& a, const Work& work, int m, int n, const COMPUTE (&sum)[COUNT],
                                        Vector<RESULT, COUNT> before) {

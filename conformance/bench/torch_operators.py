@@ -1,4 +1,4 @@
-"""Offers PyTorch's own operators of the memory-bound families as rivals on the buffers of a row."""
+"""Offers PyTorch's operators as rivals of memory-bound operations, on the buffers of the benchmark's row."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ AVERAGES_WITH_PADDING = "CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING"
 
 
 def operator(torch: Any, operation: Operation, given: Given) -> tuple[str, Work] | None:
-    """Return the name of PyTorch's operator for an operation, and a function that runs it; None without an operator.
+    """Return the name of PyTorch's operator and a function that runs it, or None if PyTorch has no such operator.
 
-    given: operand -> tensor with the row's memory and strides. Data that only a backward call needs (indices of maxima,
-    a graph of autograd) are made once, before anything is timed. The results go to new tensors.
+    given: maps each operand to a tensor on its memory with its strides. Data that only a backward call needs (indices
+    of maxima, an autograd graph) is made once, before anything is timed. The results go to new tensors.
     """
     found = OPERATORS.get(type(operation))
     return None if found is None else found(torch, operation, given)
@@ -55,7 +55,7 @@ def _activation_gradient(torch: Any, o: ActivationBackward, given: Given) -> tup
 
 
 def _softmax_dim(o: SoftmaxForward | SoftmaxBackward, tensor: Any) -> tuple[Any, int]:
-    """Return the tensor and the dimension that a softmax over channels, or over all of an image, reduces."""
+    """Return the tensor and its dimension to reduce: the channels, or all elements of an image in one dimension."""
     if o.mode.name.endswith("CHANNEL") or prod(tensor.shape[2:]) == 1:
         return tensor, 1
     return tensor.reshape(tensor.shape[0], -1), 1
@@ -74,7 +74,7 @@ def _softmax_gradient(torch: Any, o: SoftmaxBackward, given: Given) -> tuple[str
 
 
 def _pooled(torch: Any, o: PoolingForward | PoolingBackward, x: Any) -> tuple[str, Work]:
-    """Return the forward call; averages without padding have the divisor of ``count_include_pad=False``."""
+    """Return the name and the forward call; ``count_include_pad`` is False if averages exclude the padding."""
     p, rank = o.pooling, len(o.pooling.window)
     form = p.window, p.stride, p.padding
     if p.mode.name.startswith("CUDNN_POOLING_MAX"):
@@ -99,7 +99,7 @@ def _pooling_gradient(torch: Any, o: PoolingBackward, given: Given) -> tuple[str
 
 
 def _batch_forward(torch: Any, o: Any, given: Given) -> Work:
-    """Return the training call; PyTorch keeps mean and variance itself and may choose cuDNN's persistent kernels."""
+    """Return the forward call in training; PyTorch may choose cuDNN's persistent kernels for it."""
     mean, variance = (torch.zeros_like(given["scale"].flatten()) for _ in range(2))
     weight, bias = given["scale"].flatten(), given.get("bias", given["scale"]).flatten()
     normalize = torch.nn.functional.batch_norm
@@ -122,7 +122,7 @@ def _bias_gradient(torch: Any, o: ConvolutionBackwardBias, given: Given) -> tupl
 
 
 def _gradient_of(torch: Any, forward: Work, inputs: tuple[Any, ...], dy: Any) -> Work:
-    """Return the backward call of autograd for what one forward call recorded."""
+    """Run the forward call once, and return the call of autograd that computes the gradients of ``inputs``."""
     with torch.enable_grad():
         out = forward()
     return partial(torch.autograd.grad, out, inputs, dy.reshape(out.shape), retain_graph=True)

@@ -30,20 +30,20 @@ from .tma import RingStruct, box_fill, ring, ring_definitions
 
 SOURCE = "convolution/depthwise/depthwise.cu"
 RING_KERNEL = "convolution_depthwise_tma"
-CHANNELS = 4  # channels per vector of single sums
-NEIGHBOURS = 32  # threads with vectors of channels of the same pixel, at most
+CHANNELS = 4  # channels per vector where a thread computes one output at a time
+NEIGHBOURS = 32  # maximum of neighbouring threads that share a pixel
 
-# These windows have their own kernels. The values are channels per thread of 16 bits, channels per thread of more bits,
-# and columns per thread.
+# These windows have their own kernels. The values are per thread: channels of 16 bits, channels of 32 bits, and
+# columns.
 WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 4), (5, 5): (2, 2, 4), (7, 7): (2, 1, 2)}
 STEPS = ((1, 1), (2, 2))
 THREADS = 128
-BLOCKS = 1  # blocks per multiprocessor, at least
+BLOCKS = 1  # minimum of blocks per multiprocessor
 AHEAD = 2  # rows of x that are read before they are needed
 ROWS = range(7, 15)  # rows per thread tile; fewer rows give more threads
-ENOUGH = 300_000  # threads, a few times what a GPU can run at once
+ENOUGH = 300_000  # threads, several times as many as a GPU holds at once
 MIN_BOX_FILL = 0.5  # share of the boxes of TMA that channels fill; with 16 of 64 channels, TMA takes twice as long
-TILE_COST = 20  # cost of a thread tile in products, without its own products
+TILE_COST = 20  # fixed cost of a thread tile, in products
 
 
 class DepthwiseSolver(ConvolutionSolver):
@@ -68,7 +68,7 @@ class DepthwiseSolver(ConvolutionSolver):
 
 
 class DepthwiseTma(DepthwiseSolver):
-    """Serve common windows, channels innermost, with thread tiles whose rows TMA loads."""
+    """Serve common windows in NHWC with thread tiles whose rows TMA loads."""
 
     name = "convolution.depthwise_tma"
 
@@ -197,7 +197,7 @@ def _definitions_of_window(o: Convolution) -> dict[str, int]:
 
 
 def _definitions_of_channels(o: Convolution) -> dict[str, int]:
-    """Return the definitions where channels are innermost."""
+    """Return the macros of a kernel for NHWC."""
     narrow, wide, columns = WINDOWS[o.w.dims[2:]]
     most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
     channels = vector_of(most, o.x.dims[1], (*steps_around(o.x, 1), *steps_around(o.y, 1)))
@@ -205,7 +205,7 @@ def _definitions_of_channels(o: Convolution) -> dict[str, int]:
 
 
 def _definitions_of_rows(o: Convolution) -> dict[str, int]:
-    """Return the definitions where rows are innermost."""
+    """Return the macros of a kernel for NCHW."""
     step, width, most = o.convolution.stride[1], o.y.dims[3], VECTOR_BYTES // o.x.scalar_bytes
     x_vector = vector_of(most, o.x.dims[3], steps_around(o.x, 3))
     y_vector = vector_of(most // step, width, steps_around(o.y, 3))
@@ -219,8 +219,8 @@ def _definitions_of_rows(o: Convolution) -> dict[str, int]:
 
 
 def _tile_rows(height: int, threads: int) -> int:
-    """Return the rows per thread tile. Tiles have almost equal heights. They share rows with neighbours, so they are
-    tall while there are enough.
+    """Return the rows per thread tile. All tiles have almost equal heights. Neighbouring tiles read the same halo, so
+    they are as tall as possible while there are enough threads.
     """
     rows = height
     for row_tiles in range(1, height + 1):

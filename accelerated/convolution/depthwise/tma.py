@@ -1,4 +1,4 @@
-"""Plan thread tiles of depthwise convolutions that TMA (compute capability 9.0) feeds, channels innermost
+"""Plan depthwise convolutions in NHWC whose rows TMA loads; it needs compute capability 9.0
 (convolution/depthwise/tma.cuh).
 """
 
@@ -21,27 +21,26 @@ from ..problem import Convolution, rounded_up
 TYPES = ("half", "bfloat16", "float")
 WARP = 32
 BOX_CHANNEL_BYTES = 128  # bytes per column of a box
-BOX_ALIGNMENT = 128
+BOX_ALIGNMENT = 128  # bytes
 MAX_BOX = 256  # columns per box
-STAGES = 4
-START = 6  # cost of a block's beginning and end, in rows
-LAST = 0.25  # cost of waiting for the last blocks, as a share of a block's rows
+STAGES = 4  # maximum per block
+START = 6  # cost of starting and ending a block, in rows
+LAST = 0.25  # cost of waiting for the last blocks, as a share of their rows
 HALO = 0.25  # cost of columns that two blocks read, as a share of a block's time
 NARROW = 0.06  # cost of one box per stage, as a share of a block's time
 
 
 class Window(NamedTuple):
-    """Describe the work of a thread, and the threads that share a multiprocessor, for the fastest kernel measured on an
-    H200.
+    """Describe the work of a thread, and the blocks of a multiprocessor, for the fastest kernel measured on an H200.
 
-    Widths of common networks are multiples of seven. Seven columns of two channels give a block of 3 x 3 eight warps,
-    two for each scheduler.
+    Widths of common networks are multiples of seven. For 3 x 3 filters, seven columns of two channels per thread give
+    a block eight computing warps, two for each scheduler.
     """
 
     narrow: int  # channels of 16 bits per thread
     wide: int  # channels of 32 bits per thread
-    columns: int
-    threads: int  # per block, at most; one of its warps loads rows by TMA
+    columns: int  # columns of y per thread
+    threads: int  # maximum per block; one of its warps loads rows by TMA
     blocks: int  # per multiprocessor
 
     @property
@@ -67,8 +66,9 @@ class RingStruct(ctypes.Structure):
 class Shape(NamedTuple):
     """Describe the work of a block.
 
-    ``vectors``: vectors of channels, side by side. ``boxes``: per stage, each of ``box`` elements (channels, columns,
-    rows, images). ``column_tiles``: tiles of threads. ``columns``, ``rows``: of y.
+    ``vectors``: number of channel vectors. ``boxes``: TMA boxes per stage, one per group of channels. ``box``: extents
+    of a box (channels, columns, rows, images). ``column_tiles``: thread tiles along a row. ``columns``, ``rows``: the
+    block's part of y.
     """
 
     vectors: int
@@ -99,7 +99,7 @@ class Shape(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """Hold the map of x, the argument structure, and the work of a block."""
+    """Hold the TMA map of x, the argument structure, and the work of a block."""
 
     image: UnswizzledTiledMap
     arguments: RingStruct
@@ -107,7 +107,7 @@ class Ring(NamedTuple):
 
 
 def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
-    """Return the definitions of a kernel that TMA feeds; empty where it cannot read x or would split vectors of y."""
+    """Return the kernel's macros; empty if TMA cannot read x or if vectors of y would be unaligned."""
     if not has_tma(device):
         return {}
     window = WINDOWS[o.w.dims[2:]]
@@ -123,13 +123,13 @@ def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
 
 
 def box_fill(x: TensorSpec) -> float:
-    """Return the share of the bytes of boxes that channels fill."""
+    """Return the share of each box that channels of x fill; the rest is padding."""
     nbytes = x.dims[1] * x.scalar_bytes
     return nbytes / rounded_up(nbytes, BOX_CHANNEL_BYTES)
 
 
 def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
-    """Return the ring that serves the operation."""
+    """Return the ring with the least estimated time for the operation."""
     shape = min(_shapes(o, definitions), key=lambda shape: _clocks(o, shape, device.multiprocessors))
     row_bytes = prod(shape.box[:2]) * o.x.scalar_bytes
     arguments = RingStruct(
@@ -139,7 +139,7 @@ def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
 
 
 def tiled_map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledTiledMap:
-    """Return the TMA map of a tensor, as (channels, columns, rows, images)."""
+    """Return the TMA map of a tensor with the dimensions (channels, columns, rows, images)."""
     order, bytes_ = (1, 3, 2, 0), tensor.scalar_bytes
     extent = tuple(tensor.dims[d] for d in order)
     strides = [tensor.strides[d] * bytes_ for d in order[1:]]
@@ -151,7 +151,7 @@ def tiled_map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledT
 
 
 def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
-    """Yield, for every number of boxes, the widest shape, with all heights that give blocks of almost equal heights."""
+    """Yield the widest shape for each number of boxes, at each height that divides the rows almost equally."""
     window, (taps, step) = WINDOWS[o.w.dims[2:]], (o.w.dims[3], o.convolution.stride[1])
     channels, columns = definitions["CHANNELS"], window.columns
     box_channels = BOX_CHANNEL_BYTES // o.x.scalar_bytes
@@ -170,8 +170,8 @@ def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
 
 
 def _clocks(o: Convolution, shape: Shape, multiprocessors: int) -> float:
-    """Return rows times threads per multiprocessor. A multiprocessor with room for more blocks than it gets waits for
-    memory instead.
+    """Return the estimated time of a multiprocessor, in rows times threads. If it has room for more blocks than it
+    gets, it waits for memory as long as those would compute.
     """
     window = shape.window
     resident = min(
