@@ -38,12 +38,12 @@ def by_name(value: object) -> str:
 
 def reduction(
     op: Any = ADD, A: TensorSpec | None = None, C: TensorSpec | None = None, *, nan: Nan = PROPAGATE, indices: bool = False,
-    width: Width = WIDE, compute: cudnnDataType_t | None = None, alpha: float = 1.0, beta: float = 0.0,
+    width: Width = WIDE, compute: cudnnDataType_t | None = None,
 ) -> ReduceTensor:  # fmt: skip
     A, C = A or TensorSpec.packed(FLOAT, DIMS), C or TensorSpec.packed(FLOAT, OVER_CHANNELS)
     compute = compute if compute is not None else (DOUBLE if DOUBLE in (A.data_type, C.data_type) else FLOAT)
     spec = ReduceTensorSpec(op, compute, nan, Indices(int(indices)), width)
-    return ReduceTensor(spec, required_indices(spec, C), 0, alpha, beta, A, C)
+    return ReduceTensor(spec, required_indices(spec, C), 0, 1.0, 0.0, A, C)
 
 
 @pytest.fixture

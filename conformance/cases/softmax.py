@@ -33,10 +33,8 @@ def forward(algorithm: Algorithm = ACCURATE, mode: Mode = CHANNEL, x: TensorSpec
     return SoftmaxForward(algorithm, mode, alpha, beta, x, y or x)
 
 
-def backward(algorithm: Algorithm = ACCURATE, mode: Mode = CHANNEL, spec: TensorSpec | None = None, *,
-             alpha: float = 1.0, beta: float = 0.0, **specs: TensorSpec) -> SoftmaxBackward:  # fmt: skip
-    spec = spec or TensorSpec.packed(FLOAT, DIMS)
-    return SoftmaxBackward(algorithm, mode, alpha, beta, *(specs.get(name, spec) for name in ("y", "dy", "dx")))
+def backward(algorithm: Algorithm, mode: Mode, spec: TensorSpec) -> SoftmaxBackward:
+    return SoftmaxBackward(algorithm, mode, 1.0, 0.0, spec, spec, spec)
 
 
 def holding(operation: Any, values: Any) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnOpTensorOp_t as Op
-from dualdnn.api.operations import AddTensor, OpTensor, OpTensorSpec, ScaleTensor, SetTensor, TensorSpec
+from dualdnn.api.operations import OpTensor, OpTensorSpec, ScaleTensor, SetTensor, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
@@ -25,15 +24,9 @@ def by_name(value: Any) -> str:
     return getattr(value, "name", None) or str(value)
 
 
-def add(A: TensorSpec, C: TensorSpec, alpha: float = -1.75, beta: float = 0.5) -> AddTensor:
-    return AddTensor(alpha, beta, A, C)
-
-
-def op_tensor(op: Op = Op.CUDNN_OP_TENSOR_ADD, *, compute_type: cudnnDataType_t = FLOAT, nan: Nan = PROPAGATE,
-              alpha1: float = 1.5, alpha2: float = -0.75, beta: float = 0.0, A: TensorSpec | None = None,
-              B: TensorSpec | None = None, C: TensorSpec | None = None) -> OpTensor:  # fmt: skip
-    A = A or TensorSpec.packed(FLOAT, DIMS)
-    return OpTensor(OpTensorSpec(op, compute_type, nan), alpha1, alpha2, beta, A, B or A, C or A)
+def op_tensor(op: Op, nan: Nan, alpha2: float) -> OpTensor:
+    spec = TensorSpec.packed(FLOAT, DIMS)
+    return OpTensor(OpTensorSpec(op, FLOAT, nan), 1.5, alpha2, 0.0, spec, spec, spec)
 
 
 # --- cudnnOpTensor ---
@@ -46,7 +39,7 @@ def test_unary_operations_take_no_notice_of_b(trial, op, nan):
     result = []
     for kind in ("special", "normal"):
         for alpha2 in (1.0, -3.0):
-            operation = op_tensor(op, nan=nan, alpha2=alpha2)
+            operation = op_tensor(op, nan, alpha2)
             before = {name: np.full(operation.nbytes(name), 0xFF, np.uint8) for name in ("A", "B", "C")}
             before["A"][:] = np.linspace(0.5, 9, operation.A.count, dtype=np.float32).view(np.uint8)
             if kind == "normal":

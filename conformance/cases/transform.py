@@ -41,8 +41,8 @@ UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
 DIMS = (2, 3, 5, 7)
 
 
-def moved(x: TensorSpec, y: TensorSpec, alpha: float = 1.0, beta: float = 0.0) -> TransformTensor:
-    return TransformTensor(alpha, beta, x, y)
+def moved(x: TensorSpec, y: TensorSpec) -> TransformTensor:
+    return TransformTensor(1.0, 0.0, x, y)
 
 
 def changing(rank: int = 4, before: tuple[int, ...] = (), after: tuple[int, ...] = (), fold: tuple[int, ...] = (),

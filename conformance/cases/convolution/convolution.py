@@ -20,13 +20,10 @@ from dualdnn.api.operations.specs import (
     NCHW,
     NCHW_VECT_C,
     NHWC,
-    UINT8,
     INT8x4,
     INT8x32,
-    UINT8x4,
 )
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.reference import judge
 
@@ -37,16 +34,13 @@ GEMM_ALGORITHMS = [Algo(n) for n in range(3)]
 IMPLICIT, PRECOMP, GEMM, DIRECT, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
 FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
 PLAIN = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
-# Each configuration of table 17 has (x and w, compute, y).
-FLOATING = {"TRUE_HALF": (HALF, HALF, HALF, HALF), "PSEUDO_HALF": (HALF, HALF, FLOAT, HALF),
-            "PSEUDO_BFLOAT16": (BFLOAT16, BFLOAT16, FLOAT, BFLOAT16), "FLOAT": (FLOAT, FLOAT, FLOAT, FLOAT),
-            "DOUBLE": (DOUBLE, DOUBLE, DOUBLE, DOUBLE)}  # fmt: skip
-INTEGER = {"INT8": (INT8, INT8, INT32, INT8), "INT8_EXT": (INT8, INT8, INT32, FLOAT),
-           "UINT8": (UINT8, INT8, INT32, INT8), "UINT8_EXT": (UINT8, INT8, INT32, FLOAT)}  # fmt: skip
-VECTORISED = {"INT8x4": (INT8x4, INT8x4, INT32, INT8x4), "INT8x4_EXT": (INT8x4, INT8x4, INT32, FLOAT),
-              "UINT8x4": (UINT8x4, INT8x4, INT32, INT8x4), "UINT8x4_EXT": (UINT8x4, INT8x4, INT32, FLOAT),
-              "INT8x32": (INT8x32, INT8x32, INT32, INT8x32)}  # fmt: skip
-CONFIGURATIONS = {**FLOATING, **INTEGER, **VECTORISED}
+FLOATING = {"TRUE_HALF": (HALF, HALF), "PSEUDO_HALF": (HALF, FLOAT), "PSEUDO_BFLOAT16": (BFLOAT16, FLOAT), "FLOAT": (FLOAT, FLOAT),
+            "DOUBLE": (DOUBLE, DOUBLE)}  # fmt: skip  # data and compute type
+# Each of these configurations of table 17 has (x and w, compute type, y).
+CONFIGURATIONS = {
+    **{name: (data_type, compute_type, data_type) for name, (data_type, compute_type) in FLOATING.items()},
+    "INT8_EXT": (INT8, INT32, FLOAT), "INT8x4_EXT": (INT8x4, INT32, FLOAT), "INT8x32": (INT8x32, INT32, INT8x32),
+}  # fmt: skip
 
 
 def by_name(value: object) -> str:
@@ -86,8 +80,6 @@ def convolution(
     alpha: float = 1.0,
     beta: float = 0.0,
     formats: Any = NCHW,
-    x_layout: str | None = None,
-    y_layout: str | None = None,
     y: tuple[int, ...] | None = None,
     **options: Any,
 ) -> ConvolutionForward:
@@ -95,13 +87,12 @@ def convolution(
 
     formats: one format, or those of x, w and y. options: those of ``convolution_spec``.
     """
-    x_type, w_type, compute_type, y_type = CONFIGURATIONS[configuration]
+    x_type, compute_type, y_type = CONFIGURATIONS[configuration]
     spec = convolution_spec(len(x) - 2, compute_type, **options)
     x_format, w_format, y_format = formats_of(formats)
-    y_dims = y or spec.output_dims(x, w)
-    x_spec = laid_out(x_type, x, x_layout) if x_layout else TensorSpec.packed(x_type, x, x_format)
-    y_spec = laid_out(y_type, y_dims, y_layout) if y_layout else TensorSpec.packed(y_type, y_dims, y_format)
-    return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(w_type, w_format, w), y_spec)
+    x_spec = TensorSpec.packed(x_type, x, x_format)
+    y_spec = TensorSpec.packed(y_type, y or spec.output_dims(x, w), y_format)
+    return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(x_type, w_format, w), y_spec)
 
 
 @shows("cudnnConvolutionMode_t/c02")
@@ -116,12 +107,12 @@ def test_convolution_is_correlation_with_the_filter_turned(caller):
     assert results[0].any()
 
 
-def called(caller, operation, x, w, y=None):
+def called(caller, operation, x, w):
     """Return the output of one call on these values."""
     handle, operation = caller.handle, sized(caller, operation)
     memory = {
         "x": handle.to_device(x), "w": handle.to_device(np.ascontiguousarray(w)),
-        "y": handle.to_device(np.zeros(operation.y.count, np.float32) if y is None else y),
+        "y": handle.to_device(np.zeros(operation.y.count, np.float32)),
         "workSpace": handle.allocate(operation.workspace_bytes) if operation.workspace_bytes else None,
     }  # fmt: skip
     caller(operation, memory)

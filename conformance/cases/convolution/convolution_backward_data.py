@@ -12,7 +12,6 @@ from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import ConvolutionBackwardData, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NCHW
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
@@ -33,20 +32,18 @@ def gradient(
     alpha: float = 1.0,
     beta: float = 0.0,
     formats: Any = NCHW,
-    dx_layout: str | None = None,
-    dy: tuple[int, ...] | None = None,
     **options: Any,
 ) -> ConvolutionBackwardData:
     """Return a gradient whose dy has the right size.
 
     formats: one format, or those of dx, w and dy. options: those of ``convolution_spec``.
     """
-    data_type, _, compute_type, _ = FLOATING[configuration]
+    data_type, compute_type = FLOATING[configuration]
     spec = convolution_spec(len(dx) - 2, compute_type, **options)
     dx_format, w_format, dy_format = formats_of(formats)
-    dx_spec = laid_out(data_type, dx, dx_layout) if dx_layout else TensorSpec.packed(data_type, dx, dx_format)
-    dy_spec = TensorSpec.packed(data_type, dy or spec.output_dims(dx, w), dy_format)
-    return ConvolutionBackwardData(spec, algo, 0, alpha, beta, FilterSpec(data_type, w_format, w), dy_spec, dx_spec)
+    dx_spec = TensorSpec.packed(data_type, dx, dx_format)
+    dy = TensorSpec.packed(data_type, spec.output_dims(dx, w), dy_format)
+    return ConvolutionBackwardData(spec, algo, 0, alpha, beta, FilterSpec(data_type, w_format, w), dy, dx_spec)
 
 
 @shows(f"{D}/c11", f"{D}/c12", f"{D}/c13", f"{D}/c15", f"{D}/c17")

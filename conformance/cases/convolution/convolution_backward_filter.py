@@ -12,7 +12,6 @@ from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import ConvolutionBackwardFilter, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
 
@@ -40,8 +39,6 @@ def gradient(
     alpha: float = 1.0,
     beta: float = 0.0,
     formats: Any = NCHW,
-    dy_layout: str | None = None,
-    dy: tuple[int, ...] | None = None,
     **options: Any,
 ) -> ConvolutionBackwardFilter:
     """Return a gradient whose dy has the right size. FFT_TILING takes one row.
@@ -51,14 +48,13 @@ def gradient(
     one_row = algo == FFT_TILING and x is None
     x = x or ((2, 4, 1, 9) if one_row else (2, 4, 7, 6))
     dw = dw or ((6, 4, 1, 3) if one_row else (6, 4, 3, 3))
-    data_type, _, compute_type, _ = FLOATING[configuration]
+    data_type, compute_type = FLOATING[configuration]
     padding = padding or ((0, 1) if one_row else None)
     spec = convolution_spec(len(x) - 2, compute_type, padding=padding, **options)
     x_format, w_format, dy_format = formats_of(formats)
-    dy_dims = dy or spec.output_dims(x, dw)
-    dy_spec = laid_out(data_type, dy_dims, dy_layout) if dy_layout else TensorSpec.packed(data_type, dy_dims, dy_format)
+    dy = TensorSpec.packed(data_type, spec.output_dims(x, dw), dy_format)
     x_spec = TensorSpec.packed(data_type, x, x_format)
-    return ConvolutionBackwardFilter(spec, algo, 0, alpha, beta, x_spec, dy_spec, FilterSpec(data_type, w_format, dw))
+    return ConvolutionBackwardFilter(spec, algo, 0, alpha, beta, x_spec, dy, FilterSpec(data_type, w_format, dw))
 
 
 @shows(*(f"{F}/c{n:02}" for n in (2, 23, 24, 25, 26, 27, 28)), *(f"{KINDS}/c{n:02}" for n in (2, 3, 5, 7, 9, 11)))

@@ -12,7 +12,6 @@ from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnReorderType_t
 from dualdnn.api.operations import FilterSpec, Im2Col, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, INT8x32
 from dualdnn.conformance.calls import described, sized
-from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 
 from .convolution import PRECOMP, convolution
@@ -21,25 +20,13 @@ I, R = "cudnnIm2Col", "cudnnReorderFilterAndBias"  # noqa: E741 (as in the claus
 REORDER, COPY = cudnnReorderType_t
 
 
-def im2col(x: tuple[int, ...] = (2, 3, 5, 4), w: tuple[int, ...] = (4, 3, 3, 2), *, data_type: Any = FLOAT,
-           w_type: Any = FLOAT, w_format: Any = NCHW, layout: str = "nchw", **options: Any) -> Im2Col:  # fmt: skip
+def im2col(
+    x: tuple[int, ...] = (2, 3, 5, 4), w: tuple[int, ...] = (4, 3, 3, 2), *, data_type: Any = FLOAT, **options: Any
+) -> Im2Col:
     spec = convolution(x, (w[0], x[1], *w[2:]), **options).convolution
     dims = spec.output_dims(x, w)
-    rows, columns = dims[0] * prod(dims[2:]), prod(w[1:])
-    source = laid_out(data_type, x, layout)
-    return Im2Col(spec, FilterSpec(w_type, w_format, w), source, TensorSpec(data_type, (rows, columns), (columns, 1)))
-
-
-DIVISIONS = {
-    "rows of whole packs": {"x": (2, 24, 9, 11), "w": (1, 24, 3, 3), "padding": (1, 1)},
-    "chunks of channels": {"x": (2, 40, 9, 11), "w": (1, 40, 3, 3), "padding": (1, 1)},
-    "packs of no whole channel": {"x": (1, 13, 8, 9), "w": (1, 13, 3, 3), "padding": (2, 0), "stride": (2, 1)},
-    "packs that end within a chunk": {"x": (1, 67, 4, 5), "w": (1, 67, 3, 3), "padding": (1, 1)},
-    "dilated": {"x": (2, 8, 11, 12), "w": (1, 8, 3, 2), "padding": (2, 1), "stride": (1, 2), "dilation": (2, 3)},
-    "more terms than threads": {"x": (1, 3, 20, 19), "w": (1, 3, 17, 16), "padding": (3, 3)},
-    "chunks of fewer channels than make whole packs": {"x": (1, 8, 63, 65), "w": (1, 8, 63, 65), "padding": (0, 0)},
-    "a filter that no shared memory holds": {"x": (1, 1, 150, 160), "w": (1, 1, 149, 158), "padding": (0, 0)},
-}
+    matrix = TensorSpec.packed(data_type, (dims[0] * prod(dims[2:]), prod(w[1:])))
+    return Im2Col(spec, FilterSpec(FLOAT, NCHW, w), TensorSpec.packed(data_type, x), matrix)
 
 
 @shows(f"{I}/c01")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from itertools import product
 
 import numpy as np
 import pytest
@@ -35,12 +34,9 @@ def backend():
 
 def case_operations():
     """Yield the calls of those conformance cases whose shapes decide which kernel serves."""
-    for lines in pinned(FOLDER / "pooling_static_windows.jsonl").values():
-        yield from (one.entry.drawn.operation for several in lines.values() for one in several)
-    for geometry, layout in product([*cases.SIZES.values(), cases.GEOMETRIES["gaps"]], ("nchw", "nhwc", "gaps")):
-        for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
-            yield cases.forward(mode, geometry, FLOAT, layout, layout)
-            yield cases.backward(mode, geometry, FLOAT, layout, layout)
+    for file in ("pooling.jsonl", "pooling_static_windows.jsonl"):
+        for lines in pinned(FOLDER / file).values():
+            yield from (one.entry.drawn.operation for several in lines.values() for one in several)
 
 
 def test_every_kernel_is_launched_by_a_case():
