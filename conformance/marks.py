@@ -25,3 +25,8 @@ def named(text: str) -> Iterator[str]:
         first, _, last = part.partition("-")
         width = len(first) - 1
         yield from (f"{section}/c{n:0{width}}" for n in range(int(first[1:]), int((last or first)[1:]) + 1))
+
+
+def by_name(value: object) -> str:
+    """Return the name of a parameter in a case's id: that of an enumerator, else its text."""
+    return getattr(value, "name", None) or str(value)

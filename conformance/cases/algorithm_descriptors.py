@@ -25,7 +25,8 @@ def described(cudnn, algorithm=DYNAMIC):
     return descriptor
 
 
-@shows("cudnnCreateAlgorithmDescriptor/c01 c03", "cudnnDestroyAlgorithmDescriptor/c01 c03", "cudnnSetAlgorithmDescriptor/c02-c04", "cudnnGetAlgorithmDescriptor/c02 c04")  # fmt: skip
+@shows("cudnnCreateAlgorithmDescriptor/c01 c03", "cudnnDestroyAlgorithmDescriptor/c01 c03", "cudnnSetAlgorithmDescriptor/c02-c04",
+       "cudnnGetAlgorithmDescriptor/c02 c04")  # fmt: skip
 def test_every_algorithm(subject, cudnn, fresh, refuses):
     """Descriptors are independent of each other. A number from C counts as the enumerator of that value."""
     other = described(cudnn, EVERY[-1])
@@ -75,7 +76,8 @@ def test_what_was_not_set(subject, cudnn, fresh, refuses):
     assert cudnn.cudnnGetAlgorithmDescriptor(target) == DYNAMIC
 
 
-@shows("cudnnCreateAlgorithmPerformance/c01 c02", "cudnnDestroyAlgorithmPerformance/c01 c02", "cudnnSetAlgorithmPerformance/c02-c07", "cudnnGetAlgorithmPerformance/c02-c05 c07")  # fmt: skip
+@shows("cudnnCreateAlgorithmPerformance/c01 c02", "cudnnDestroyAlgorithmPerformance/c01 c02", "cudnnSetAlgorithmPerformance/c02-c07",
+       "cudnnGetAlgorithmPerformance/c02-c05 c07")  # fmt: skip
 def test_performances(subject, cudnn):
     """Objects of one call are independent; each refers to its descriptor even after that is set again."""
     first, second = described(cudnn), described(cudnn, EVERY[0])
@@ -87,9 +89,8 @@ def test_performances(subject, cudnn):
         (first, cudnnStatus_t.CUDNN_STATUS_EXECUTION_FAILED, float("inf"), 2**64 - 1),
     )
     for performance, values in zip(objects, figures, strict=True):
-        cudnn.cudnnSetAlgorithmPerformance(
-            performance, values[0], values[1], 0.1 if values[2] == figures[0][2] else values[2], values[3]
-        )
+        time = 0.1 if values[2] == figures[0][2] else values[2]  # This is rounded to float.
+        cudnn.cudnnSetAlgorithmPerformance(performance, *values[:2], time, values[3])
     for performance, values in zip(objects, figures, strict=True):
         found = cudnn.cudnnGetAlgorithmPerformance(performance)
         assert found[0] is values[0] and tuple(found[1:]) == values[1:]
@@ -134,14 +135,8 @@ def test_numbers_of_objects(subject, cudnn, refuses):
     objects, descriptor = cudnn.cudnnCreateAlgorithmPerformance(2), described(cudnn)
     for value in objects:
         cudnn.cudnnSetAlgorithmPerformance(value, descriptor, 0, 1.0, 1)
-    for wrong, number in (
-        (objects, -1),
-        (objects, 3),
-        ((objects[0], None), 2),
-        ((objects[0], descriptor), 2),
-        (None, 0),
-        (objects[0], 1),
-    ):
+    one = objects[0]
+    for wrong, number in ((objects, -1), (objects, 3), ((one, None), 2), ((one, descriptor), 2), (None, 0), (one, 1)):
         refuses(BAD_PARAM, BAD, cudnn.cudnnDestroyAlgorithmPerformance, wrong, number)
     cudnn.cudnnDestroyAlgorithmPerformance(objects, 0)
     assert [cudnn.cudnnGetAlgorithmPerformance(value)[0] for value in objects] == [descriptor] * 2
@@ -229,28 +224,22 @@ def sealed(body):
     return b"DUALDNN1" + struct.pack("<I", zlib.crc32(checked)) + checked
 
 
-@shows("cudnnRestoreAlgorithm/c07", "cudnnRestoreAlgorithm/c09")
+@shows("cudnnRestoreAlgorithm/c07 c09")
 def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
     """Metadata of another version of cuDNN or of the form is refused, and so are unknown algorithms."""
     if not subject.cites_clauses:
         pytest.skip("the form is ours")
     restore = cudnn.cudnnRestoreAlgorithm
-    for other in (
-        written(8004, 1, 4, 2),
-        written(7605, 1, 4, 2),
-        written(8003, 2, 4, 2),
-        written(8003, 2, 9, -7, b"longer metadata"),
-        sealed(struct.pack("<I", 8003) + b"cut") + bytes(16),  # This metadata is too short for a form.
-        sealed(struct.pack("<II", 8003, 2)) + bytes(16),
-    ):
+    others = [
+        written(*form)
+        for form in ((8004, 1, 4, 2), (7605, 1, 4, 2), (8003, 2, 4, 2), (8003, 2, 9, -7, b"longer metadata"))
+    ]
+    # This metadata is too short for a form.
+    others += [sealed(struct.pack("<I", 8003) + b"cut") + bytes(16), sealed(struct.pack("<II", 8003, 2)) + bytes(16)]
+    for other in others:
         refuses(NOT_SUPPORTED, "cudnnRestoreAlgorithm/c07", restore, handle, other, len(other), fresh)
-    for wrong in (
-        written(8003, 1, 4, 3),
-        written(8003, 1, 6, 0),
-        written(8003, 1, 0, 99),
-        written(8003, 1, 5, -1),
-        written(8003, 1, 4, 2, b"more"),
-    ):
+    for kind, number, *more in ((4, 3), (6, 0), (0, 99), (5, -1), (4, 2, b"more")):
+        wrong = written(8003, 1, kind, number, *more)
         refuses(BAD_PARAM, "cudnnRestoreAlgorithm/c09", restore, handle, wrong, len(wrong), fresh)
     cudnn.cudnnRestoreAlgorithm(handle, written(8003, 1, 4, 2), 32, fresh)
     assert cudnn.cudnnGetAlgorithmDescriptor(fresh) == DYNAMIC

@@ -18,6 +18,7 @@ from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 from dualdnn.reference.view import write
@@ -399,11 +400,7 @@ def test_size_of_the_workspace(cudnn, caller, dims, to):
 # --- the descriptor ---
 
 
-@pytest.fixture
-def descriptor(cudnn):
-    made = cudnn.cudnnCreateReduceTensorDescriptor()
-    yield made
-    cudnn.cudnnDestroyReduceTensorDescriptor(made)
+descriptor = fresh_descriptor("ReduceTensor")
 
 
 SETTINGS = (ADD, FLOAT, PROPAGATE, Indices.CUDNN_REDUCE_TENSOR_NO_INDICES, WIDE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
@@ -11,17 +9,14 @@ from dualdnn.api.enumerations import cudnnOpTensorOp_t as Op
 from dualdnn.api.operations import OpTensor, OpTensorSpec, ScaleTensor, SetTensor, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.conformance.trial import attempt
 
 DIMS = (2, 3, 5, 7)
 UNARY = (Op.CUDNN_OP_TENSOR_SQRT, Op.CUDNN_OP_TENSOR_NOT)
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 PROPAGATE, NOT_PROPAGATE = Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN
-
-
-def by_name(value: Any) -> str:
-    return getattr(value, "name", None) or str(value)
 
 
 def op_tensor(op: Op, nan: Nan, alpha2: float) -> OpTensor:
@@ -72,11 +67,7 @@ def test_set_to_zero(caller):
 # --- the descriptor ---
 
 
-@pytest.fixture
-def descriptor(cudnn):
-    made = cudnn.cudnnCreateOpTensorDescriptor()
-    yield made
-    cudnn.cudnnDestroyOpTensorDescriptor(made)
+descriptor = fresh_descriptor("OpTensor")
 
 
 @shows("cudnnCreateOpTensorDescriptor/c01 c02", "cudnnOpTensorDescriptor_t/c01", "cudnnSetOpTensorDescriptor/c01 c02 c04",

@@ -23,22 +23,15 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
+from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
 SCALARS = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
 VECTORS = {INT8x4: 4, UINT8x4: 4, INT8x32: 32}
 DIMS = (2, 3, 4, 5)
 
 
-def by_name(value: object) -> str:
-    return getattr(value, "name", None) or str(value)
-
-
-@pytest.fixture
-def tensor(cudnn):
-    descriptor = cudnn.cudnnCreateTensorDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroyTensorDescriptor(descriptor)
+tensor = fresh_descriptor("Tensor")
 
 
 @shows("cudnnCreateTensorDescriptor/c01-c03 c06", "cudnnTensorDescriptor_t/c01")
@@ -93,7 +86,8 @@ def test_two_giga_elements_of_vectors(cudnn, tensor, refuses, data_type):
     refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07", cudnn.cudnnSetTensorNdDescriptorEx, tensor, *many)
 
 
-@shows("cudnnSetTensor4dDescriptorEx/c01-c03 c07 c08", "cudnnTensorDescriptor_t/c02", "cudnnSetTensorNdDescriptor/c08", "cudnnGetTensorSizeInBytes/c01")  # fmt: skip
+@shows("cudnnSetTensor4dDescriptorEx/c01-c03 c07 c08", "cudnnTensorDescriptor_t/c02", "cudnnSetTensorNdDescriptor/c08",
+       "cudnnGetTensorSizeInBytes/c01")  # fmt: skip
 @pytest.mark.parametrize(
     "strides", [(60, 20, 5, 1), (1, 2, 6, 24), (1000, 300, 50, 7), (60, 20, 5, 2), (1, 1, 1, 1)], ids=str
 )
@@ -116,11 +110,7 @@ def test_4d_getter_of_another_rank(cudnn, tensor, dims, strides):
     assert tuple(found) == (HALF, *(*dims, 0)[:4], *(*strides, 0)[:4])
 
 
-@shows(
-    "cudnnSetTensorNdDescriptor/c01 c06 c07 c09",
-    "cudnnTensorDescriptor_t/c02",
-    "cudnnGetTensorNdDescriptor/c01-c07 c09",
-)
+@shows("cudnnSetTensorNdDescriptor/c01 c06 c07 c09", "cudnnTensorDescriptor_t/c02", "cudnnGetTensorNdDescriptor/c01-c07 c09")  # fmt: skip
 @pytest.mark.parametrize("rank", range(3, 9))
 def test_nd_round_trip(cudnn, tensor, rank):
     dims = tuple(range(2, 2 + rank))

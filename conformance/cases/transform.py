@@ -91,11 +91,8 @@ def test_vectorised_layout(caller, vectors, plain, plain_format):
     stored = data if plain_format == NCHW else data.transpose(0, 2, 3, 1)
     vectorised = data.reshape(n, c // length, length, h, w).transpose(0, 1, 3, 4, 2)
     x, y = TensorSpec.packed(plain, dims, plain_format), TensorSpec.packed(vectors, dims, NCHW_VECT_C)
-    source, result, back = (
-        caller.handle.to_device(stored),
-        caller.handle.allocate(data.nbytes),
-        caller.handle.allocate(data.nbytes),
-    )
+    source = caller.handle.to_device(stored)
+    result, back = (caller.handle.allocate(data.nbytes) for _ in range(2))
     caller(moved(x, y), {"x": source, "y": result})
     assert np.array_equal(result.to_host(dtype, vectorised.shape), vectorised)
     caller(moved(y, x), {"x": result, "y": back})
@@ -212,22 +209,10 @@ def test_set_and_get(cudnn, fresh, rank, tensor_format, direction):
         tuple(range(start, start + count)) for start, count in ((1, rank), (-3, rank), (2, rank - 2))
     )
     cudnn.cudnnSetTensorTransformDescriptor(fresh, rank, tensor_format, before, after, fold, direction)
-    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, rank) == (tensor_format, before, after, fold, direction)
-    zeros = (0,) * (8 - rank)
-    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 8) == (
-        tensor_format,
-        before + zeros,
-        after + zeros,
-        fold + zeros,
-        direction,
-    )
-    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 3) == (
-        tensor_format,
-        before[:3],
-        after[:3],
-        fold[:1],
-        direction,
-    )
+    zeros, read = (0,) * (8 - rank), cudnn.cudnnGetTensorTransformDescriptor
+    assert read(fresh, rank) == (tensor_format, before, after, fold, direction)
+    assert read(fresh, 8) == (tensor_format, before + zeros, after + zeros, fold + zeros, direction)
+    assert read(fresh, 3) == (tensor_format, before[:3], after[:3], fold[:1], direction)
 
 
 NULL_ARRAYS = shows(*(f"cudnnSetTensorTransformDescriptor/{number}" for number in ("c05", "c07", "c09")))

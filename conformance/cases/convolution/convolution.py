@@ -24,7 +24,7 @@ from dualdnn.api.operations.specs import (
     INT8x32,
 )
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
 from dualdnn.reference import judge
 
 from .checks import refuses_a_small_workspace, takes_a_workspace_anywhere
@@ -41,10 +41,6 @@ CONFIGURATIONS = {
     **{name: (data_type, compute_type, data_type) for name, (data_type, compute_type) in FLOATING.items()},
     "INT8_EXT": (INT8, INT32, FLOAT), "INT8x4_EXT": (INT8x4, INT32, FLOAT), "INT8x32": (INT8x32, INT32, INT8x32),
 }  # fmt: skip
-
-
-def by_name(value: object) -> str:
-    return getattr(value, "name", None) or str(value)
 
 
 def convolution_spec(
@@ -193,24 +189,16 @@ def test_transformed_tensors(caller):
     """A convolution in NCHW_VECT_C, its operands made by cudnnTransformTensor, equals the one in NHWC."""
     cudnn, handle = caller.cudnn, caller.handle
     x = np.random.default_rng(5).integers(-9, 10, (1, 8, 4, 4)).astype(np.int8)
-    w = (
-        np.random.default_rng(6).integers(-9, 10, (4, 8, 1, 1)).astype(np.int8)
-    )  # Formats differ only where there is a spatial extent.
+    # Formats of a filter differ only where there is a spatial extent.
+    w = np.random.default_rng(6).integers(-9, 10, (4, 8, 1, 1)).astype(np.int8)
     plain = convolution(x.shape, w.shape, configuration="INT8_EXT", formats=(NHWC, NHWC, NHWC), padding=(0, 0))
     expected = called(caller, plain, np.moveaxis(x, 1, -1).copy(), w[:, :, 0, 0])
     operation = convolution(
         x.shape, w.shape, configuration="INT8x4_EXT", formats=(NCHW_VECT_C, NCHW_VECT_C, NCHW), padding=(0, 0)
     )
     vectors = handle.allocate(x.size)
-    cudnn.cudnnTransformTensor(
-        handle,
-        1.0,
-        caller.tensor(TensorSpec.packed(INT8, x.shape)),
-        handle.to_device(x),
-        0.0,
-        caller.tensor(operation.x),
-        vectors,
-    )
+    source, target = caller.tensor(TensorSpec.packed(INT8, x.shape)), caller.tensor(operation.x)
+    cudnn.cudnnTransformTensor(handle, 1.0, source, handle.to_device(x), 0.0, target, vectors)
     got = called(caller, operation, vectors.to_host(np.int8, x.size), w)
     assert np.array_equal(got, np.moveaxis(expected.reshape(1, 4, 4, 4), -1, 1))
     memory = {"x": vectors.to_host(np.uint8, x.size), "w": w.view(np.uint8).ravel(), "y": got.view(np.uint8).ravel()}

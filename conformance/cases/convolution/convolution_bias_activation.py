@@ -10,10 +10,10 @@ from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
 
 from .checks import refuses_a_small_workspace
-from .convolution import FFT, FFT_TILING, GEMM, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, by_name, convolution
+from .convolution import FFT, FFT_TILING, GEMM, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, convolution
 
 B = "cudnnConvolutionBiasActivationForward"
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
@@ -31,7 +31,7 @@ def fused(**options: Any) -> ConvolutionBiasActivationForward:
     return ConvolutionBiasActivationForward(o.convolution, relu, o.algo, 0, 1.0, 0.0, o.x, o.w, o.y, bias, o.y)
 
 
-@shows(f"{B}/c01", f"{B}/c30")
+@shows(f"{B}/c01 c30")
 def test_an_infinity_over_the_padding(caller):
     """An infinite weight over the padding gives NaN, which ReLU turns into 0; all other results are infinite."""
     w = np.ones((1, 1, 3, 3), np.float32)
@@ -56,7 +56,7 @@ def test_z_is_not_read_where_alpha2_is_0(run):
         assert np.isfinite(run(fused(algo=algo)).after["y"].view(np.float32)).all()
 
 
-@shows(f"{B}/c08", f"{B}/c09")
+@shows(f"{B}/c08 c09")
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
 def test_workspace(subject, caller, run, refuses, algo):
     """The size that cudnnGetConvolutionForwardWorkspaceSize reports is enough; less, or NULL, is refused."""

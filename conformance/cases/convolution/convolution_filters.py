@@ -74,7 +74,7 @@ def test_a_reordered_filter_computes_the_same(caller):
     assert not np.array_equal(w.to_host(np.int8, operation.w.nbytes), reordered.to_host(np.int8, operation.w.nbytes))
 
 
-@shows(f"{R}/c06", f"{R}/c07")
+@shows(f"{R}/c06 c07")
 @pytest.mark.parametrize("asked", [0, -1, -5])
 def test_the_bias_is_left_alone(caller, asked):
     handle, spec = caller.handle, filters(32, 32, 1, 1)

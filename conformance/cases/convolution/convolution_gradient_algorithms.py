@@ -10,12 +10,11 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t, cudnnConvolu
 from dualdnn.api.operations.specs import NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
 
 from . import convolution_backward_data as data
 from . import convolution_backward_filter as weights
 from . import searches
-from .convolution import by_name
 from .searches import DEFAULT, FMA, LAYER, SUCCESS, TENSOR_OP, Direction, Measured, Searches
 
 DATA = Direction(
@@ -44,7 +43,7 @@ def both(*clauses: str) -> tuple[str, ...]:
     return (*clauses, *(clause.replace("Data", "Filter") for clause in clauses))
 
 
-@shows(*both(*(f"cudnnGetConvolutionBackwardDataAlgorithmMaxCount/c{n:02}" for n in (1, 2, 3, 4))))
+@shows(*both("cudnnGetConvolutionBackwardDataAlgorithmMaxCount/c01-c04"))
 @directions
 def test_max_count(cudnn, caller, refuses, direction):
     """The count is all algorithms plus the tensor op variants of ALGO_1 and WINOGRAD_NONFUSED."""
@@ -54,10 +53,10 @@ def test_max_count(cudnn, caller, refuses, direction):
 
 
 @shows(
-    *(f"{DATA_RANK}/c{n:02}" for n in (1, 2, 4, 7)), *(f"{DATA_FIND}/c{n:02}" for n in (1, 2, 3, 6, 10, 11)),
-    *(f"{DATA_FIND_EX}/c{n:02}" for n in (1, 2, 3, 6, 9, 14)), *(f"{FILTER_RANK}/c{n:02}" for n in (1, 2, 4, 6)),
-    *(f"{FILTER_FIND}/c{n:02}" for n in (1, 2, 3, 6, 10, 11, 12)), *(f"{FILTER_FIND_EX}/c{n:02}" for n in (1, 2, 3, 6, 10, 11, 15)),
-    *both(*(f"cudnnConvolutionBwdDataAlgoPerf_t/c{n:02}" for n in (1, 4, 7, 8)), *(f"cudnnConvolutionBwdDataAlgo_t/c{n:02}" for n in (1, 2, 3))),
+    f"{DATA_RANK}/c01 c02 c04 c07", f"{DATA_FIND}/c01-c03 c06 c10 c11",
+    f"{DATA_FIND_EX}/c01-c03 c06 c09 c14", f"{FILTER_RANK}/c01 c02 c04 c06",
+    f"{FILTER_FIND}/c01-c03 c06 c10-c12", f"{FILTER_FIND_EX}/c01-c03 c06 c10 c11 c15",
+    *both("cudnnConvolutionBwdDataAlgoPerf_t/c01 c04 c07 c08", "cudnnConvolutionBwdDataAlgo_t/c01-c03"),
     "cudnnConvolutionBwdFilterAlgo_t/c07",
 )  # fmt: skip
 @directions
@@ -100,8 +99,7 @@ def test_order_and_entries(caller, search, trial, direction, call, options):
         assert all(entry.time == -1 for entry in results)
 
 
-@shows(f"{DATA_RANK}/c05", f"{DATA_FIND}/c09", f"{DATA_FIND_EX}/c08", f"{FILTER_RANK}/c05", f"{FILTER_FIND}/c09",
-       f"{FILTER_FIND_EX}/c09")  # fmt: skip
+@shows(f"{DATA_RANK}/c05", f"{DATA_FIND}/c09", f"{DATA_FIND_EX}/c08", f"{FILTER_RANK}/c05", f"{FILTER_FIND}/c09", f"{FILTER_FIND_EX}/c09")  # fmt: skip
 @directions
 @calls
 @pytest.mark.parametrize("count", [1, 5])
@@ -130,7 +128,7 @@ def test_searches_refuse_null(search, refuses, direction, call, missing):
 
 
 @shows(
-    *(f"{DATA_FIND_EX}/c{n}" for n in (11, 12, 13)), *(f"{FILTER_FIND_EX}/c{n}" for n in (12, 13, 14)),
+    f"{DATA_FIND_EX}/c11-c13", f"{FILTER_FIND_EX}/c12-c14",
     *both("cudnnConvolutionBwdDataAlgoPerf_t/c02", "cudnnConvolutionBwdDataAlgoPerf_t/c06"),
 )  # fmt: skip
 @directions

@@ -11,9 +11,8 @@ from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import FLOAT, NCHW, NHWC
 from dualdnn.conformance.calls import described, sized
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
 
-from .convolution import by_name
 from .convolution_backward_data import ALGO_0, gradient
 
 G = "cudnnGetFoldedConvBackwardDataDescriptors"
@@ -48,7 +47,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@shows(*(f"{G}/c{n:02}" for n in range(1, 8)))
+@shows(f"{G}/c01-c07")
 @pytest.mark.parametrize(
     "formats", [(NCHW, NHWC), (NHWC, NHWC), (NCHW, NCHW), (NHWC, NCHW)], ids=lambda f: "-".join(map(by_name, f))
 )
@@ -80,19 +79,16 @@ def test_the_folded_gradient_is_the_gradient(caller, shape, formats):
     filter_bytes = cudnn.cudnnGetFilterSizeInBytes(found["foldedFilterDesc"])
 
     folded_w, padded_dy, folded_dx = (handle.allocate(nbytes) for nbytes in (filter_bytes, diff_bytes, grad_bytes))
-    cudnn.cudnnTransformFilter(
-        handle, found["filterFoldTransDesc"], 1.0, w_desc, w, 0.0, found["foldedFilterDesc"], folded_w
-    )
-    cudnn.cudnnTransformTensorEx(
-        handle, found["diffPadTransDesc"], 1.0, dy_desc, dy, 0.0, found["paddedDiffDesc"], padded_dy
-    )
-    cudnn.cudnnTransformTensorEx(
-        handle, found["gradFoldTransDesc"], 1.0, dx_desc, dx, 0.0, found["foldedGradDesc"], folded_dx
-    )
     back = handle.allocate(operation.dx.nbytes)
-    cudnn.cudnnTransformTensorEx(
-        handle, found["gradUnfoldTransDesc"], 1.0, found["foldedGradDesc"], folded_dx, 0.0, dx_desc, back
-    )
+
+    def moved(transform: str, source_desc: Any, source: Any, desc: Any, target: Any) -> None:
+        call = cudnn.cudnnTransformFilter if transform == "filterFoldTransDesc" else cudnn.cudnnTransformTensorEx
+        call(handle, found[transform], 1.0, source_desc, source, 0.0, desc, target)
+
+    moved("filterFoldTransDesc", w_desc, w, found["foldedFilterDesc"], folded_w)
+    moved("diffPadTransDesc", dy_desc, dy, found["paddedDiffDesc"], padded_dy)
+    moved("gradFoldTransDesc", dx_desc, dx, found["foldedGradDesc"], folded_dx)
+    moved("gradUnfoldTransDesc", found["foldedGradDesc"], folded_dx, dx_desc, back)
     count = operation.dx.count
     assert np.array_equal(back.to_host(np.float32, count), dx.to_host(np.float32, count))
 
@@ -102,9 +98,7 @@ def test_the_folded_gradient_is_the_gradient(caller, shape, formats):
     folded_w_desc, padded_desc, folded, folded_dx_desc = descriptors
     cudnn.cudnnConvolutionBackwardData(handle, 1.0, folded_w_desc, folded_w, padded_desc, padded_dy, folded, 1, workspace, needed, 1.0,
                                        folded_dx_desc, folded_dx)  # fmt: skip
-    cudnn.cudnnTransformTensorEx(
-        handle, found["gradUnfoldTransDesc"], 1.0, folded_dx_desc, folded_dx, 0.0, dx_desc, back
-    )
+    moved("gradUnfoldTransDesc", folded_dx_desc, folded_dx, dx_desc, back)
     caller(replace(operation, beta=1.0), {"w": w, "dy": dy, "dx": dx, "workSpace": None})
     assert np.array_equal(back.to_host(np.float32, count), dx.to_host(np.float32, count))
     assert dx.to_host(np.float32, count).any()
@@ -123,7 +117,7 @@ DESCRIBED = {
 }
 
 
-@shows(f"{G}/c03", f"{G}/c04", f"{G}/c05")
+@shows(f"{G}/c03-c05")
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("shape", DESCRIBED)
 def test_what_is_described(caller, shape, tensor_format):

@@ -59,7 +59,7 @@ def test_tensors_are_packed_nchw(subject, denied):
         denied(BAD_PARM, "c01", miopen.miopenSet4dTensorDescriptor, descriptor, miopen.miopenFloat, *dims)
 
 
-@shows("miopenGuide/c02", "miopenGuide/c04", "miopenGuide/c07", "miopenGuide/c09")
+@shows("miopenGuide/c02 c04 c07 c09")
 def test_what_the_guide_leaves_out_is_not_there(subject):
     assert len(functions()) == 53
     for word in ("Nd", "Preference", "TransformTensor", "Dropout", "RNN", "DivisiveNormalization"):
@@ -241,11 +241,8 @@ def test_the_places_of_maxima(handle):
     """
     nan, low = float("nan"), float("-inf")
     values = np.array([[4, 4, nan, nan], [1, 4, nan, 5], [nan, nan, low, low], [nan, nan, low, low]], np.float32)
-    x, y, d = (
-        tensor((1, 1, 4, 4)),
-        tensor((1, 1, 3, 3)),
-        pooling(PoolingSpec(POOLING.mode, NAN, (2, 2), (1, 1), (2, 2))),
-    )
+    x, y = tensor((1, 1, 4, 4)), tensor((1, 1, 3, 3))
+    d = pooling(PoolingSpec(POOLING.mode, NAN, (2, 2), (1, 1), (2, 2)))
     a, b, workspace, gradient = handle.to_device(values), handle.allocate(36), handle.allocate(9), handle.allocate(64)
     miopen.miopenPoolingForward(handle, d, 1.0, x, a, 0.0, y, b, True, workspace, 9)
     assert workspace.to_host(np.uint8, -1).tolist() == [3, 2, 0, 1, 0, 0, 0, 0, 0]

@@ -35,11 +35,16 @@ def forward_operation(x=(2, 3, 6, 5), w=(4, 3, 3, 2), padding=(1, 0), stride=(1,
     return ConvolutionForward(spec, chosen, 0, 1.0, 0.0, TensorSpec.packed(FLOAT, x), FilterSpec(FLOAT, NCHW, w), y)
 
 
+def problem(handle, o):
+    """Return (descriptors of x, w, y and the convolution, memory of the first three) of an operation."""
+    descriptors = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
+    return descriptors, [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
+
+
 @shows("miopenGuide/c05")
 def test_no_convolution_without_find(subject, handle, denied):
     o = forward_operation()
-    x, w, y, described = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
-    memory = [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
+    (x, w, y, described), memory = problem(handle, o)
 
     def convolve(on=handle):
         algo = miopen.miopenConvolutionFwdAlgoGEMM
@@ -57,11 +62,12 @@ def test_no_convolution_without_find(subject, handle, denied):
     denied(UNKNOWN_ERROR, "miopenGuide/c05", convolve)  # A changed descriptor makes another problem.
 
 
-@shows("miopenGuide/c06", "miopenFindConvolutionForwardAlgorithm/c01-c03", "miopenConvolutionForwardGetWorkSpaceSize/c01")  # fmt: skip
+@shows(
+    "miopenGuide/c06", "miopenFindConvolutionForwardAlgorithm/c01-c03", "miopenConvolutionForwardGetWorkSpaceSize/c01"
+)
 def test_the_order_of_convolution_calls(handle, denied):
     o = forward_operation()
-    x, w, y, described = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
-    memory = [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
+    (x, w, y, described), memory = problem(handle, o)
 
     def find(count=8, workspace=None, size=0):
         return miopen.miopenFindConvolutionForwardAlgorithm(
@@ -86,8 +92,7 @@ def test_the_order_of_convolution_calls(handle, denied):
 def test_the_fastest_are_found(handle, monkeypatch):
     """Find returns the fastest algorithms if fewer results are requested than exist."""
     o = forward_operation()
-    x, w, y, described = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
-    memory = [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
+    (x, w, y, described), memory = problem(handle, o)
     size = miopen.miopenConvolutionForwardGetWorkSpaceSize(handle, w, x, described, y)
     workspace = handle.allocate(size) if size else None
 
@@ -138,11 +143,8 @@ def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypat
         first, second, third = {"Forward": (w, x, y), "BackwardData": (y, w, x), "BackwardWeights": (y, x, w)}[name]
         with monkeypatch.context() as patched:
             patched.setattr(handle.cudnn, "answers", Answers())  # The handle forgets what the true backend answered.
-            patched.setattr(
-                handle.backend,
-                "workspace_bytes",
-                lambda op, most=most: asked.add(int(op.algo)) or 1000 + most * int(op.algo),
-            )
+            needs = lambda op, most=most: asked.add(int(op.algo)) or 1000 + most * int(op.algo)  # noqa: E731
+            patched.setattr(handle.backend, "workspace_bytes", needs)
             largest = size(handle, first, second, convolution(o.convolution), third)
         assert len(asked) > 1 and largest == 1000 + max(most * algo for algo in asked)
 
@@ -161,7 +163,7 @@ def test_convolution_forward(computes, algo, shape):
         pytest.skip(f"{missing}: cuDNN's algorithm of this name does not take the problem")
 
 
-@shows("miopenConvolutionForward/c02", "miopenConvolutionForward/c03", "miopenConvolutionForward/c04")
+@shows("miopenConvolutionForward/c02-c04")
 def test_what_find_returned_decides(handle, denied):
     o = forward_operation(x=(1, 2, 9, 9), w=(3, 2, 3, 3), padding=(1, 1), stride=(1, 1))
     memory = dict(zip("xwy", (filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)), strict=True))
@@ -207,19 +209,9 @@ def shown_by(name: str) -> Any:
 @shows("miopenConvolutionForwardGetWorkSpaceSize/c01")
 def test_the_workspace_of_what_no_algorithm_takes(handle, denied):
     """A result of wrong dimensions is refused, because no algorithm computes it."""
-    o = forward_operation()
-    n, k, h, w = o.y.dims
-    call, clause = miopen.miopenConvolutionForwardGetWorkSpaceSize, "miopenConvolutionForwardGetWorkSpaceSize/c01"
-    denied(
-        UNSUPPORTED_OP,
-        clause,
-        call,
-        handle,
-        tensor(o.w.dims),
-        tensor(o.x),
-        convolution(o.convolution),
-        tensor((n, k, h, w + 2)),
-    )
+    (x, w, _, described), *_ = problem(handle, forward_operation())
+    wider = tensor((2, 4, 6, 4))
+    denied(UNSUPPORTED_OP, "c01", miopen.miopenConvolutionForwardGetWorkSpaceSize, handle, w, x, described, wider)
 
 
 @pytest.mark.parametrize("name", [shown_by(name) for name in DIRECTIONS])
@@ -254,20 +246,8 @@ def test_the_directions_of_convolution(handle, denied, name):
         memory = (a, b)
         p, q = ((operands[i], memory[i]) for i in direction.order)
         workspace = handle.allocate(needed) if needed else None
-        cudnn_call = getattr(cudnn, f"cudnnConvolution{direction.name}")
-        cudnn_call(
-            handle.cudnn,
-            1.0,
-            *p,
-            *q,
-            described.cudnn,
-            direction.algorithms[algo],
-            workspace,
-            needed,
-            0.0,
-            operands[2],
-            theirs,
-        )
+        how = (described.cudnn, direction.algorithms[algo], workspace, needed, 0.0)
+        getattr(cudnn, f"cudnnConvolution{direction.name}")(handle.cudnn, 1.0, *p, *q, *how, operands[2], theirs)
         np.testing.assert_array_equal(ours.to_host(np.uint8, result.nbytes), theirs.to_host(np.uint8, theirs.nbytes))
     fastest = next(iter(there))
     for alpha, beta in ONE_AND_ZERO:
@@ -280,7 +260,7 @@ def test_the_directions_of_convolution(handle, denied, name):
 
 
 @available("miopenConvolutionBackwardBias")
-@shows("miopenConvolutionBackwardBias/c01", "miopenConvolutionBackwardBias/c02")
+@shows("miopenConvolutionBackwardBias/c01 c02")
 def test_the_gradient_of_the_bias(handle, denied):
     d, bias, dy, db = tensor(DIMS), tensor((1, 3, 1, 1)), filled(handle, *DIMS), handle.allocate(12)
     call, theirs = miopen.miopenConvolutionBackwardBias, handle.allocate(12)
