@@ -1,12 +1,27 @@
-"""Name the memory layouts that cases use."""
+"""Name the memory layouts that cases use, and the sizes of elements that the document gives."""
 
 from __future__ import annotations
 
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import NCHW, NHWC
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
 
 LAYOUTS = ("nchw", "nhwc", "chwn", "gaps", "odd")
+SCALARS = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}  # bytes of an element
+VECTORS = {INT8x4: (INT8, 4), INT8x32: (INT8, 32), UINT8x4: (UINT8, 4)}  # scalar type, and channels in a vector
 NOT_SPATIALLY_PACKED = ("nhwc", "chwn", "gaps", "odd")
 
 

@@ -6,28 +6,13 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnFoldingDirection_t
 from dualdnn.api.operations import FilterSpec, TransformFilter, TransformSpec
-from dualdnn.api.operations.specs import (
-    BFLOAT16,
-    DOUBLE,
-    FLOAT,
-    HALF,
-    INT8,
-    INT32,
-    NCHW,
-    NCHW_VECT_C,
-    NHWC,
-    UINT8,
-    INT8x4,
-    INT8x32,
-    UINT8x4,
-)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import Caller
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.layouts import SCALARS, VECTORS
+from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
-BYTES = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
-VECTOR_TYPES = {INT8x4: 4, UINT8x4: 4, INT8x32: 32}
 FORMATS = [NCHW, NHWC]
 SIZES = (5, 3, 2, 7)
 fresh = fresh_descriptor("Filter")
@@ -53,17 +38,17 @@ def test_fresh_reads_as_zeros(cudnn, fresh):
 
 @shows("cudnnSetFilter4dDescriptor/c01 c02 c06 c07", "cudnnGetFilter4dDescriptor/c01-c06 c08", "cudnnGetFilterSizeInBytes/c01 c03",
        "cudnnFilterDescriptor_t/c02")  # fmt: skip
-@pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
-@pytest.mark.parametrize("data_type", BYTES, ids=lambda t: t.name)
+@pytest.mark.parametrize("tensor_format", FORMATS, ids=by_name)
+@pytest.mark.parametrize("data_type", SCALARS, ids=by_name)
 def test_4d(cudnn, fresh, data_type, tensor_format):
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, tensor_format, *SIZES)
     assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, tensor_format, *SIZES)
-    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 5 * 3 * 2 * 7 * BYTES[data_type]
+    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 5 * 3 * 2 * 7 * SCALARS[data_type]
 
 
 @shows("cudnnSetFilterNdDescriptor/c01 c02 c10 c11", "cudnnGetFilterNdDescriptor/c01-c06 c08", "cudnnGetFilterSizeInBytes/c01")  # fmt: skip
 @pytest.mark.parametrize("rank", range(3, 9))
-@pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
+@pytest.mark.parametrize("tensor_format", FORMATS, ids=by_name)
 def test_nd(cudnn, fresh, tensor_format, rank):
     """The dimensions read back as set, K and C first in both formats, no more than requested."""
     dims = (4, 3, 2, 5, 1, 3, 2, 2)[:rank]
@@ -84,7 +69,7 @@ def test_4d_getter_of_other_ranks(cudnn, fresh):
 
 
 @shows("cudnnTensorFormat_t/c06", "cudnnGetFilterSizeInBytes/c01")
-@pytest.mark.parametrize("data_type", VECTOR_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
 def test_vectors(cudnn, fresh, data_type):
     """c counts channels; the size is that of one byte per channel."""
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW_VECT_C, 2, 64, 3, 5)
@@ -93,17 +78,17 @@ def test_vectors(cudnn, fresh, data_type):
 
 
 @shows("cudnnGetFilter4dDescriptor/c04")
-@pytest.mark.parametrize("data_type", VECTOR_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
 def test_vectors_4d_getter(cudnn, fresh, data_type):
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW_VECT_C, 2, 64, 3, 5)
     assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, NCHW_VECT_C, 2, 64, 3, 5)
 
 
 @shows("cudnnGetFilterSizeInBytes/c03")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=by_name)
 def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
     """A filter size that size_t cannot hold is refused, not wrapped (D069)."""
-    nbytes = BYTES[data_type]
+    nbytes = SCALARS[data_type]
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, 15, 1)
     if nbytes == 1:
         assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 15 * 2**60

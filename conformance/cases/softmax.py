@@ -11,7 +11,7 @@ from dualdnn.api.enumerations import cudnnSoftmaxMode_t as Mode
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.layouts import laid_out
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 from dualdnn.reference.view import rounded, stored
@@ -50,7 +50,7 @@ def by_shape(value: object) -> str:
 
 @shows("cudnnSoftmaxMode_t/c02 c03")
 @pytest.mark.parametrize("mode, axes", [(INSTANCE, (1, 2, 3)), (CHANNEL, (1,))], ids=["instance", "channel"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=by_name)
 def test_results_sum_to_one(trial, algorithm, mode, axes):
     operation = forward(algorithm, mode)
     y = stored(operation.y, trial(operation).after["y"]).astype(np.float64)
@@ -58,8 +58,8 @@ def test_results_sum_to_one(trial, algorithm, mode, axes):
 
 
 @shows("cudnnSoftmaxAlgorithm_t/c02")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
 def test_large_numbers(trial, dims, mode, data_type):
     """Every kernel subtracts the maximum of large numbers, whose powers would overflow."""
@@ -69,7 +69,7 @@ def test_large_numbers(trial, dims, mode, data_type):
 
 
 @shows("cudnnSoftmaxAlgorithm_t/c03")
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
 def test_logarithms_beside_large_numbers(trial, dims, mode):
     """Logarithms near zero are accurate, although the rounding error of the largest numbers exceeds them."""
@@ -81,7 +81,7 @@ def test_logarithms_beside_large_numbers(trial, dims, mode):
 
 
 @pytest.mark.ours
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=by_name)
 def test_how_far_off_results_may_be(trial, algorithm):
     """The error bound of four numbers counts the roundings of exponentials, sums and quotients."""
     x, dy = np.array([0.5, -1, 0.25, -2.5]), np.array([1.5, -0.5, 2, 0.75])
@@ -116,7 +116,7 @@ def test_how_far_off_results_may_be(trial, algorithm):
             assert verdict.error_ratio == pytest.approx(off, rel=1e-4)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
 def test_more_than_threads_can_keep(trial, mode):
     """130000 elements exceed the registers and shared memory of one block or of several, with rises and falls of the
     maximum."""
@@ -133,7 +133,7 @@ def test_more_than_threads_can_keep(trial, mode):
 
 
 @shows("cudnnSoftmaxForward/c01")
-@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("dims", [*SIZES[2:8], (3, 9, 5, 7), (2, 45, 4, 4)], ids=by_shape)
 def test_the_lowest_integers(trial, dims, tensor_format):
     """Padding of rows must not count, even where all values are near the lowest integer."""
@@ -155,7 +155,7 @@ ROWS = {
 
 
 @shows("cudnnSoftmaxForward/c01")
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
 @pytest.mark.parametrize("name", ROWS)
 def test_infinities(trial, name, mode):
     x, fast, accurate = ROWS[name]
@@ -167,8 +167,8 @@ def test_infinities(trial, name, mode):
 
 @shows("cudnnSoftmaxAlgorithm_t/c02 c03")
 @pytest.mark.parametrize("offset", [1000.0, -1000.0, 2.0e38])
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
-@pytest.mark.parametrize("algorithm", [ACCURATE, LOG], ids=lambda a: a.name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
+@pytest.mark.parametrize("algorithm", [ACCURATE, LOG], ids=by_name)
 def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset):
     """The result is finite even where exp(offset) overflows or underflows in every type."""
     operation = forward(algorithm, mode)
@@ -178,7 +178,7 @@ def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset)
 
 @shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxAlgorithm_t/c02")
 @pytest.mark.parametrize("alpha", [2.0, 2.0**20])
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
 def test_exponentials_around_the_smallest_normal_number(trial, mode, alpha):
     """Exponentials below 2^-126 may count as 0 before alpha multiplies them."""
     operation = forward(ACCURATE, mode, TensorSpec.packed(FLOAT, (2, 24, 1, 1)), alpha=alpha)
@@ -188,7 +188,7 @@ def test_exponentials_around_the_smallest_normal_number(trial, mode, alpha):
 
 
 @shows("cudnnSoftmaxForward/c01")
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
 def test_fast_overflows(trial, mode):
     """FAST is the straightforward softmax: inf / inf is NaN, finite / inf is 0, 0 / 0 is NaN."""
     operation = forward(FAST, mode, TensorSpec.packed(FLOAT, (1, 4, 1, 1)))
@@ -203,7 +203,7 @@ def test_fast_overflows(trial, mode):
 
 
 @shows("cudnnSoftmaxForward/c01")
-@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MODES, ids=by_name)
 def test_fast_sums_that_are_no_normal_numbers(trial, mode):
     """Sums below the normal range may have infinite reciprocals, so these lines are not determined."""
     x = np.array([[-93, -89, -102, -117], [-84, -85, -110, -84], [-1, 0, 1, 2], [80, 85, 86, 80]])

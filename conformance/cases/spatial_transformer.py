@@ -8,14 +8,14 @@ from dualdnn.api.enumerations import cudnnSamplerType_t
 from dualdnn.api.operations import SpatialTfSamplerBackward, SpatialTfSamplerForward, SpatialTransformerSpec, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference.view import NUMPY_TYPES
 
 BILINEAR = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
 TYPES = (FLOAT, DOUBLE, HALF)
 INPUT, OUTPUT = (2, 3, 6, 7), (2, 3, 4, 5)  # The output has another height and width.
-by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
+by_type = pytest.mark.parametrize("data_type", TYPES, ids=by_name)
 
 
 def described(data_type=FLOAT, dims=OUTPUT) -> SpatialTransformerSpec:

@@ -7,27 +7,12 @@ from math import prod
 import pytest
 from dualdnn.api import cudnn as api
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnTensorFormat_t
-from dualdnn.api.operations.specs import (
-    BFLOAT16,
-    DOUBLE,
-    FLOAT,
-    HALF,
-    INT8,
-    INT32,
-    NCHW,
-    NCHW_VECT_C,
-    NHWC,
-    UINT8,
-    INT8x4,
-    INT8x32,
-    UINT8x4,
-)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.layouts import SCALARS, VECTORS
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
-SCALARS = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
-VECTORS = {INT8x4: 4, UINT8x4: 4, INT8x32: 32}
 DIMS = (2, 3, 4, 5)
 
 
@@ -64,7 +49,7 @@ def test_packed_4d(cudnn, tensor, data_type, tensor_format, strides):
 @shows("cudnnTensorFormat_t/c04-c08")
 @pytest.mark.parametrize("data_type", list(VECTORS), ids=by_name)
 def test_vectorised_channels(cudnn, tensor, data_type):
-    length = VECTORS[data_type]
+    _, length = VECTORS[data_type]
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW_VECT_C, data_type, 2, 64, 3, 5)
     planes = 64 // length
     assert tuple(cudnn.cudnnGetTensor4dDescriptor(tensor)) == (data_type, 2, 64, 3, 5, planes * 15, 15, 5, 1)
@@ -75,7 +60,7 @@ def test_vectorised_channels(cudnn, tensor, data_type):
 @pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
 def test_two_giga_elements_of_vectors(cudnn, tensor, refuses, data_type):
     """An element of a vector type is a whole vector, for the limit of 2 giga-elements (docs/errata.md, D125)."""
-    length = VECTORS[data_type]
+    _, length = VECTORS[data_type]
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW_VECT_C, data_type, 2**31 - 1, length, 1, 1)
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == (2**31 - 1) * length
     cudnn.cudnnSetTensorNdDescriptorEx(tensor, NCHW_VECT_C, data_type, 4, (2**16, 2**11 * length, 1, 7))

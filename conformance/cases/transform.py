@@ -16,23 +16,11 @@ from dualdnn.api.operations import (
     TransformTensor,
     TransformTensorEx,
 )
-from dualdnn.api.operations.specs import (
-    DOUBLE,
-    FLOAT,
-    HALF,
-    INT8,
-    INT32,
-    NCHW,
-    NCHW_VECT_C,
-    NHWC,
-    UINT8,
-    INT8x4,
-    INT8x32,
-    UINT8x4,
-)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, UINT8
 from dualdnn.api.operations.transform import destination_dims
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.layouts import VECTORS
+from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.reference.view import NUMPY_TYPES
 
@@ -78,13 +66,11 @@ def test_data_is_moved_unchanged(caller, values):
 
 
 @shows("cudnnConvolutionForward/c44", "cudnnTensorFormat_t/c07 c08", "cudnnTransformTensor/c01")
-@pytest.mark.parametrize("plain_format", [NCHW, NHWC], ids=lambda f: f.name)
-@pytest.mark.parametrize(
-    "vectors, plain", [(INT8x4, INT8), (INT8x32, INT8), (UINT8x4, UINT8)], ids=["INT8x4", "INT8x32", "UINT8x4"]
-)
-def test_vectorised_layout(caller, vectors, plain, plain_format):
+@pytest.mark.parametrize("plain_format", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("vectors", VECTORS, ids=lambda v: v.name.removeprefix("CUDNN_DATA_"))
+def test_vectorised_layout(caller, vectors, plain_format):
     """A transform to N x (C/v) x H x W x v and back is right, element by element."""
-    length = 32 if vectors == INT8x32 else 4
+    plain, length = VECTORS[vectors]
     dims = n, c, h, w = (2, 64, 3, 5)
     dtype = np.uint8 if plain == UINT8 else np.int8
     data = (np.arange(prod(dims)) % 251).astype(np.uint8).view(dtype).reshape(dims)
@@ -161,7 +147,7 @@ def test_the_largest_padding(caller, first, last, d, fold, filters):
 @pytest.mark.ours
 @both("c09")
 @BOTH
-@pytest.mark.parametrize("source, into", [(FLOAT, DOUBLE), (HALF, FLOAT)], ids=lambda t: t.name)
+@pytest.mark.parametrize("source, into", [(FLOAT, DOUBLE), (HALF, FLOAT)], ids=by_name)
 def test_factors_beside_other_types(caller, source, into, filters):
     """Factors are doubles for a DOUBLE destination, else floats; these factors are not exact in float."""
     operation = applied(changing(tensor_format=NHWC), DIMS, source, into=into, filters=filters, alpha=0.1, beta=0.3)
@@ -261,7 +247,7 @@ DESTINATIONS = [
 @pytest.mark.parametrize(
     "data_type, nbytes", [(FLOAT, 4), (HALF, 2), (INT8, 1)], ids=lambda t: getattr(t, "name", None)
 )
-@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("before, after, fold, direction, dims, expected", DESTINATIONS, ids=str)
 def test_destination(cudnn, fresh, before, after, fold, direction, dims, expected, tensor_format, data_type, nbytes):
     """The destination has the dimensions, packed in the format, whatever the layout of the source."""

@@ -12,7 +12,7 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec,
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.layouts import laid_out
-from dualdnn.conformance.marks import shows
+from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference.engine import run
 from dualdnn.reference.view import strided
@@ -99,7 +99,7 @@ def test_divisor_of_the_average(trial, mode, expected):
 
 
 @shows("cudnnPoolingForward/c06-c08")
-@pytest.mark.parametrize("mode", AVERAGES, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", AVERAGES, ids=by_name)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("alpha, expected", [
     (1.0, [2, 4, -2, -3, 127, -128, 0, 0]),
@@ -119,7 +119,7 @@ def test_integer_average(trial, mode, layout, alpha, expected):
     (Nan.CUDNN_NOT_PROPAGATE_NAN, [1.0, 2.0, -65504.0, -np.inf, -np.inf, 3.0]),
     (Nan.CUDNN_PROPAGATE_NAN, [np.nan, np.nan, np.nan, np.nan, -np.inf, 3.0]),
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
-@pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MAXIMA, ids=by_name)
 def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
     """NaN is ignored unless it is propagated; a window of NaN gives the lowest finite number (docs/errata.md, D090)."""
     inf = np.inf
@@ -151,7 +151,7 @@ def test_gradient_of_large_windows_with_nan(trial, size, layout):
     (Nan.CUDNN_NOT_PROPAGATE_NAN, [0, 10, 20, 0, 0, 0, 40, 0]),
     (Nan.CUDNN_PROPAGATE_NAN, [10, 0, 0, 20, 30, 0, 40, 0]),
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
-@pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MAXIMA, ids=by_name)
 def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
     """The gradient goes to the first maximum, or to the first NaN if NaN is propagated; ignored NaN gets no
     gradient."""
@@ -163,7 +163,7 @@ def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
 
 
 @shows("cudnnPoolingBackward/c01")
-@pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
+@pytest.mark.parametrize("mode", MAXIMA, ids=by_name)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("window, x, expected", [
     ((3, 3), [1, 5, 5, 5, 7, 9, 8, 9, 9], [0, 0, 0, 0, 0, 1, 0, 0, 0]),
@@ -194,8 +194,8 @@ IMAGES = (Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, Nan.CUDNN_PROPAGATE_
 
 @shows("cudnnCreatePoolingDescriptor/c01 c02", "cudnnPoolingDescriptor_t/c01 c02", "cudnnSetPooling2dDescriptor/c01-c05",
        "cudnnGetPooling2dDescriptor/c01-c08 c10")  # fmt: skip
-@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+@pytest.mark.parametrize("nan", list(Nan), ids=by_name)
+@pytest.mark.parametrize("mode", list(Mode), ids=by_name)
 def test_2d_descriptor(cudnn, mode, nan):
     descriptor, other = cudnn.cudnnCreatePoolingDescriptor(), cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPooling2dDescriptor(descriptor, mode, nan, 3, 2, 1, -4, 5, 6)
