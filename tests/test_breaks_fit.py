@@ -77,6 +77,10 @@ def border():
         ("cudnnReduceTensor/c09", "next index", True),
         ("cudnnMultiHeadAttnForward/c29", "unread", False),
         ("cudnnMultiHeadAttnForward/c29", "accepted", True),
+        ("cudnnReduceTensorOp_t/c01", "result", False),  # What a value selects shows in no getter.
+        ("cudnnReduceTensorOp_t/c01", "enumerator", True),
+        ("cudnnMultiHeadAttnBackwardData/c19", "unread", False),  # The size of memory is no matter of its contents.
+        ("cudnnMultiHeadAttnBackwardData/c19", "accepted", True),
         ("cudnnNormalizationForwardTraining/c15", "element", False),
         ("cudnnNormalizationForwardTraining/c15", "held contents refused", True),
     ],

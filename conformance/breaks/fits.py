@@ -63,6 +63,7 @@ ARITHMETIC = re.compile(r"^dataType=(CUDNN_\w+): mathType may be ([^;]*)")
 WITH_MODE = re.compile(r"^With mode (CUDNN_\w+), (\w+)")
 NULLED = re.compile(r"^\w+ ?==? ?NULL\b(?! together)")
 SIZES = re.compile(r"^\w+ (?:is|states) (?:the byte size|the size in bytes|how many bytes)\b")
+SELECTING = re.compile(r"\b(?:selects|to choose|chooses|decides|governs|tells \w+ whether)\b")
 INDICES = re.compile(r"^Returned indices\b")
 IGNORED = re.compile(r"\b(?:is|are) (?:ignored|unused)\b(?! by)|\bis informative only\b")
 CHOSEN = re.compile(r"\bchosen arbitrarily\b|\bany choice of the user\b")
@@ -108,6 +109,9 @@ def fits(clause: Any, broken: Any) -> bool:
         return False
     if GROUPED.search(clause.text) and GROUPS not in broken.only and not clause.status:
         return False
+    of_type = clause.function.endswith("_t") and SELECTING.search(clause.text)
+    if of_type and broken.how in ("result", "nothing", "stored") and clause.function != "cudnnStatus_t":
+        return False  # What a value selects shows in no getter.
     own = broken.function == clause.function and not broken.point and clause.kind not in ("ordering", "lifetime")
     if own and broken.how in ("stored", "nothing") and "Set" in clause.function:
         return FILLS.search(clause.text) is not None

@@ -263,6 +263,8 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     unnamed = clause.function in ATTRIBUTES and not any(types.get(word) in ATTRIBUTES for word in words)
     if unnamed and DEMANDS.search(clause.text):
         yield from (Break("accepted", function, only=places) for function in CHECKED.get(clause.function, ()))
+    elif unnamed and "computes" in clause.text:
+        yield Break(ELEMENT, "cudnnFusedOpsExecute", only=places)
     elif unnamed:
         yield Break("nothing", ATTRIBUTES[clause.function][0], only=places)
     for word in words:
