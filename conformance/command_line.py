@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api import __version__
 from dualdnn.api.document import SPECIFICATION
 from dualdnn.api.status import CudnnError
@@ -91,12 +90,19 @@ def _told(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"\ndualdnn {chosen.command}: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (ValueError, CudnnError, OSError, DeviceUnavailable, ReportError) as error:
+    except _explained() as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
     except Exception:  # This is our mistake; exit status 1 would say that cases failed.
         traceback.print_exc()
         return 2
+
+
+def _explained() -> tuple[type[Exception], ...]:
+    """Return the errors whose message suffices. It is called after an error, as many commands need no backend."""
+    from dualdnn.accelerated import DeviceUnavailable
+
+    return ValueError, CudnnError, OSError, DeviceUnavailable, ReportError
 
 
 if __name__ == "__main__":

@@ -52,6 +52,11 @@ def test_the_reference_imports_the_families_that_compute():
     assert not {"pooling", "convolution", "rnn", "graph", "formulas"} & families(found, "reference")
 
 
+def test_commands_and_probes_of_libraries_import_no_kernels():
+    found = imported("from dualdnn.conformance import command_line; from dualdnn.conformance.subjects import probe")
+    assert not any(name.startswith(("dualdnn.accelerated", "dualdnn.api.miopen")) for name in found)
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
 def test_the_c_library_imports_few_modules_all_compiled(built_library):
     found = imported(ACTIVATION.format(path=str(built_library())))

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dualdnn.accelerated.runtime.device import Device
-from dualdnn.api import cudnn, miopen, releases
+from dualdnn.api import cudnn, releases
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
 from .library import LibrarySubject, NotRunnable, find_vendor_library, is_vendor_library
@@ -43,6 +42,9 @@ class OwnSubject:
     computes = True  # whether handles can be made and computing calls run
 
     def __init__(self, name: str) -> None:
+        # The processes that probe foreign libraries do without these modules.
+        from dualdnn.accelerated.runtime.device import Device
+
         name, _, release = name.partition("@")
         self.release = releases.named(release or releases.DOCUMENT)
         backend, _, device = name.partition(":")
@@ -84,6 +86,8 @@ class OwnSubject:
         return self.release or releases.DOCUMENT
 
     def implements(self, function: str) -> bool:
+        from dualdnn.api import miopen
+
         return hasattr(miopen if function.startswith("miopen") else cudnn, function)
 
     def environment(self) -> dict[str, Any]:
