@@ -49,7 +49,7 @@ from .filter_gradient.winograd import WinogradFilterGradient
 from .forward import ConvolutionProblem
 from .grouped import Grouped
 from .im2col.gemm import Im2ColGemm
-from .im2col.im2col import Im2ColElements
+from .im2col.im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
 from .implicit_gemm.fp32 import FP32
 from .implicit_gemm.mma import MMA
 from .implicit_gemm.pack_nhwc import PackNhwc
@@ -87,7 +87,7 @@ serve(
     ConvolutionForward,
     ConvolutionBiasActivationForward,
 )
-serve(Problem, (Im2ColElements(),), Im2Col)
+serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
 serve(
     described(DataGradientProblem),

@@ -1,11 +1,12 @@
-"""Tests that cudnnIm2Col reads and writes tensors at any address."""
+"""Tests how cudnnIm2Col divides the matrix among blocks, also with little shared memory."""
 
 from __future__ import annotations
 
 import pytest
 from convolution_operations import check
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.api.operations.specs import HALF
+from dualdnn.accelerated.convolution.im2col.im2col import Im2ColProblem
+from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance.cases.convolution.convolution_filters import im2col
 
 DIVISIONS = {
@@ -23,6 +24,30 @@ DIVISIONS = {
 @pytest.fixture
 def backend():
     return AcceleratedBackend("emulated")
+
+
+@pytest.mark.parametrize("most", [6000, 2500, 1200, 600])
+@pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
+def test_less_room(backend, most, data_type):
+    """A block with less shared memory takes fewer rows, fewer channels, fewer columns, and at last one channel."""
+    operation = im2col((1, 40, 9, 31), (1, 40, 3, 3), data_type=data_type, padding=(1, 1))
+    problem = Im2ColProblem(operation, backend.device, max_shared=most)
+    plan = check(backend, operation, problem=problem)
+    assert plan.solver == "convolution.im2col" and plan.steps[0][0].shared_bytes <= most
+
+
+def test_a_filter_that_no_block_holds(backend):
+    problem = Im2ColProblem(im2col(data_type=HALF), backend.device, max_shared=64)
+    assert check(backend, problem.operation, problem=problem).solver == "convolution.im2col_elements"
+
+
+def test_few_blocks_become_more(backend):
+    operation = im2col((1, 8, 30, 30), (1, 8, 3, 3), padding=(1, 1))
+    grids = []
+    for enough in (0, 1000):
+        problem = Im2ColProblem(operation, backend.device, enough_blocks=enough)
+        grids.append(check(backend, operation, problem=problem).steps[0][0].grid[0])
+    assert grids[0] < grids[1]
 
 
 @pytest.mark.parametrize("name", DIVISIONS)
