@@ -25,8 +25,8 @@ def cudnnConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
     """
     expect(dbDesc.rank == dyDesc.rank, BAD_PARAM, f"{_B}/c07",
            f"dbDesc has {dbDesc.rank} dimensions {dbDesc.dims}, dyDesc {dyDesc.rank}: {dyDesc.dims}")  # fmt: skip
-    expect(dbDesc.count == dbDesc.dims[1], BAD_PARAM, f"{_B}/c07",
-           f"dbDesc is {dbDesc.dims}, every dimension but the channels must be 1")  # fmt: skip
+    wrong = ", ".join(f"dimension {i}" for i, extent in enumerate(dbDesc.dims) if i != 1 and extent != 1)
+    expect(not wrong, BAD_PARAM, f"{_B}/c07", f"dbDesc is {dbDesc.dims}, {wrong} must be 1")
     expect(dyDesc.dims[1] == dbDesc.dims[1], BAD_PARAM, f"{_B}/c08",
            f"dyDesc has {dyDesc.dims[1]} channels, dbDesc {dbDesc.dims[1]}")  # fmt: skip
     same_data_type(f"{_B}/c09", dyDesc=dyDesc, dbDesc=dbDesc)

@@ -17,18 +17,23 @@ TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
 STATE_RANK = 3  # dimensions: pseudo-layer, sequence, element
 
 
-def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: str, ragged: str, double: str) -> None:
-    """Raise an error unless x and y hold matching inputs and outputs of the network, in a supported layout."""
+def check_sequences(
+    network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: str, ragged: str, double: str, x_name: str = "xDesc"
+) -> None:
+    """Raise an error unless x and y hold matching inputs and outputs of the network, in a supported layout.
+
+    x_name: the argument that describes x.
+    """
     expect(
         x.data_type == network.data_type,
         BAD_PARAM,
         clause,
-        f"xDesc has {x.data_type.name}, rnnDesc {network.data_type}",
+        f"{x_name} has {x.data_type.name}, rnnDesc {network.data_type}",
     )
     for name in ("data_type", "layout", "max_length", "batch", "lengths"):
         ours, others = getattr(x, name), getattr(y, name)
-        expect(ours == others, BAD_PARAM, clause, f"xDesc and yDesc differ in {name}: {ours} and {others}")
-    for name, spec, size in (("xDesc", x, network.input_size), ("yDesc", y, network.output_size)):
+        expect(ours == others, BAD_PARAM, clause, f"{x_name} and yDesc differ in {name}: {ours} and {others}")
+    for name, spec, size in ((x_name, x, network.input_size), ("yDesc", y, network.output_size)):
         expect(spec.vector == size, BAD_PARAM, clause, f"{name} has vectors of {spec.vector} elements, {size} are due")
     fits = not network.skips_input or network.input_size == network.hidden
     text = f"CUDNN_SKIP_INPUT with an inputSize of {network.input_size} and a hiddenSize of {network.hidden}"

@@ -67,13 +67,15 @@ def network_of(section: Section, rnn: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, w
     shape = section.clause("shape")
     expect(rnn.layers > 0, BAD_PARAM, section.clause("network"), "rnnDesc has not been initialised")
     spec = completed(rnn, x.vector, x.data_type, shape, shape)
-    check_sequences(spec, x, y, shape, section.clause("ragged"), section.clause("double"))
+    x_name = "dxDesc" if "BackwardData" in section.name else "xDesc"
+    check_sequences(spec, x, y, shape, section.clause("ragged"), section.clause("double"), x_name)
+    name = "dwDesc" if "BackwardWeights" in section.name else "wDesc"
     fits = w.data_type == spec.data_type and w.nbytes >= spec.weight_bytes
     expect(
         fits,
         BAD_PARAM,
         shape,
-        f"the weights are described as {w}, {spec.weight_bytes} bytes of {spec.data_type.name} are due",
+        f"{name} describes the weights as {w}, {spec.weight_bytes} bytes of {spec.data_type.name} are due",
     )
     return spec
 
