@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t
+from dualdnn.api.enumerations import ENUMERATIONS, cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NCHW
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import by_name, shows
@@ -48,7 +48,8 @@ def test_a_fresh_descriptor_has_one_group_and_the_defaults(cudnn, convolution):
     assert cudnn.cudnnGetConvolutionGroupCount(convolution) == 1
     assert cudnn.cudnnGetConvolutionMathType(convolution) == cudnnMathType_t.CUDNN_DEFAULT_MATH
     assert cudnn.cudnnGetConvolutionReorderType(convolution) == 0
-    assert (cudnnReorderType_t.CUDNN_DEFAULT_REORDER, cudnnReorderType_t.CUDNN_NO_REORDER) == (0, 1)
+    numbers = {member.name: int(member) for member in ENUMERATIONS["cudnnReorderType_t"]}
+    assert numbers == {"CUDNN_DEFAULT_REORDER": 0, "CUDNN_NO_REORDER": 1}
 
 
 @shows("cudnnDestroyConvolutionDescriptor/c01 c02")
