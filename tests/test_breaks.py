@@ -388,12 +388,13 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
         ("cudnnActivationForward/c03", ("alpha", "beta")),
         ("cudnnCTCLossDescriptor_t/c01", ("cudnnCreateCTCLossDescriptor", "cudnnDestroyCTCLossDescriptor")),
         ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c05", ("attributeType", "elementCount")),
-        ("cudnnConvolutionForward/c27", ("refused", "accepted")),
+        ("cudnnConvolutionForward/c27", ("refused", "accepted", "PSEUDO_HALF_CONFIG", "FLOAT_CONFIG")),
         ("cudnnOpTensor/c03", tuple(member.name for member in ENUMERATIONS["cudnnOpTensorOp_t"])),
         ("cudnnRNNForwardTraining/c19", ("cx",)),  # cxDesc describes it.
-        ("cudnnTransformTensor/c10", ("",)),  # A relation is one matter.
+        ("cudnnPoolingBackward/c13", ("y", "dy", "x", "dx")),
+        ("cudnnConvolutionForward/c47", ("",)),  # A relation of two is one matter.
         ("cudnnLRNMode_t/c01", ("cudnnLRNCrossChannelForward", "cudnnLRNCrossChannelBackward")),
-        ("cudnnSetTensor/c01", ("",)),
+        ("cudnnSetTensor/c01", ("y", "valuePtr")),
     ],
 )
 def test_a_list_has_a_matter_for_each_member(clause, matters):

@@ -16,6 +16,7 @@ __all__ = ["HOWS", "Border", "Break", "breaks_of"]
 # Each name of a way to break calls has a function that breaks a call.
 HOWS: Mapping[str, Call] = {
     "argument": operands.argument,
+    "field": operands.argument,
     "meaning": operands.meaning,
     "enumerator": operands.enumerator,
     "unread": operands.unread,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, IntEnum
 from functools import cache, partial, wraps
@@ -17,6 +17,7 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
 from dualdnn.api.miopen.objects import Descriptor as MiopenDescriptor
 from dualdnn.api.miopen.status import MiopenError
+from dualdnn.api.operations import TensorSpec
 from dualdnn.api.status import CudnnError
 
 from .rules import NUMBERED, OF_MEMORY, Break
@@ -48,6 +49,26 @@ def told(value: Any) -> str:
     if isinstance(value, Enum):
         return value.name
     return repr(value) if isinstance(value, tuple | list | int | float) else ""
+
+
+def words_of(name: str, values: Sequence[Any]) -> str:
+    """Return what the arguments of a call say as text; ranks and data types follow the name of their parameter."""
+    known = parameters_of(name) if name in functions() or name in miopen_functions() else ()
+    facts = (
+        f"{parameter.name}_{fact}"
+        for parameter, value in zip(known, values, strict=False)
+        for fact in _facts(getattr(value, "spec", None))
+    )
+    return " ".join((*map(told, values), *facts))
+
+
+def _facts(spec: Any) -> Iterator[str]:
+    """Yield the rank of a tensor, and the data type of a tensor, filter or convolution."""
+    if isinstance(spec, TensorSpec):
+        yield f"{len(spec.dims)}D"
+    for field in ("data_type", "compute_type"):
+        if isinstance(kind := getattr(spec, field, None), Enum):
+            yield kind.name
 
 
 def _enumerator(parameter: Parameter, value: Any) -> Any:
@@ -90,16 +111,16 @@ class Border:
         self.broken, self.applied, self.calls = broken, False, 0
         self.called, self.refuses, self.sets = set(), False, set()
         if broken.how == NUMBERED:
-            self._number_otherwise(broken.type)
+            self._number_otherwise(broken.type, broken.point)
         for name in miopen_functions() if broken.function.startswith("miopen") or not broken.function else ():
             if hasattr(miopen, name):
                 self._patch(name, getattr(miopen, name))
 
-    def _number_otherwise(self, name: str) -> None:
-        """Give the last enumerator of an enumeration another number."""
+    def _number_otherwise(self, name: str, which: str) -> None:
+        """Give an enumerator of an enumeration, or else the last one, another number."""
         kind = ENUMERATIONS[name]
-        last = list(kind)[-1]
-        numbers = {member.name: member.value + (member is last) for member in kind}
+        numbers = {member.name: int(member) for member in kind}
+        numbers[which or list(kind)[-1].name] = max(numbers.values()) + 1
         made: Any = IntEnum  # This class has no definition in source.
         ENUMERATIONS[name] = made(name, numbers)
         self.made.append(_Undo(lambda: ENUMERATIONS.__setitem__(name, kind)))
@@ -128,11 +149,10 @@ class Border:
             self.said.add(name)
             known = parameters_of(name) if name in (*functions(), *miopen_functions()) else ()
             named = map(_enumerator, known, args) if len(known) == len(args) else args
-            for value in (*named, *kwargs.values()):
-                self.said.update(re.findall(r"\w+", told(value)))
+            self.said.update(re.findall(r"\w+", words_of(name, (*named, *kwargs.values()))))
         if broken is not None and broken.how in OF_MEMORY and name in (*functions(), *miopen_functions()):
             self.meant = self.names(
-                broken, [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
+                broken, name, [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
             )
         if (
             broken is None
@@ -144,7 +164,7 @@ class Border:
         values = [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
         if len(values) != len(args) or len(values) != len(parameters_of(name)):
             return function(*args)
-        elsewhere = broken.function not in ("", name) or not self.names(broken, values)
+        elsewhere = broken.function not in ("", name) or not self.names(broken, name, values)
         if elsewhere and broken.how != "meaning":  # This way changes what other functions see.
             return function(*args)
         return self.hows[broken.how](self, broken, name, function, values)
@@ -153,12 +173,12 @@ class Border:
         """Return whether the setter has set what a getter reads."""
         return _place(name, values) in self.sets
 
-    def names(self, broken: Break, values: list[Any]) -> bool:
+    def names(self, broken: Break, name: str, values: list[Any]) -> bool:
         """Return whether arguments name the enumerators that a break needs; of alternatives, one is enough."""
         if not broken.only:
             return True
-        said = " ".join(map(told, values))
-        return all(re.search(rf"\b(?:{name})\b", said) for name in broken.only)
+        said = words_of(name, values)
+        return all(re.search(rf"\b(?:{word})\b", said) for word in broken.only)
 
 
 def _place(getter: str, values: Sequence[Any]) -> str:

@@ -9,7 +9,7 @@ from ..scope import clauses as documented
 
 # The subject of a demand comes before its verb.
 VERB = re.compile(r"\b(must|should|has to|have to|needs?|equals?|is|are|may)\b")
-DIMENSION = {"0": "first", "1": "second", "2": "third"}
+DIMENSION = {"0": "first", "1": "second", "2": "third", "3": "fourth"}
 # Each matter has words of sentences, and words of refusals that find a fault in it.
 MATTERS = {
     "NULL": (r"NULL\b|\bis required", r"\bis NULL\b|is given|are NULL|NULL is"),
@@ -27,10 +27,20 @@ MATTERS = {
     **{f"dimension {i}": (rf"\b[Dd]im(ension)? {i}\b|\b({name}|{name.title()}) dimension", rf"dimension {i}\b")
        for i, name in DIMENSION.items()},
 }  # fmt: skip
+SIZES = {f"dimension {i}" for i in range(6)}
+# Such a message names each tensor with its value.
+DIFFER = re.compile(r"(dimensions|data types|strides) differ: (.*)")
+VALUE = re.compile(r"(\w+?)(?:Desc)? (\([^()]*\)|\w+)")
+# A sentence that compares tensors names these properties. A refusal is of one dimension or stride if no other differs.
+PROPERTIES = {
+    **{name: {name} for name in (*SIZES, "strides", "type", "layout", "lengths", "batch", "vector")},
+    **{f"stride {i}": {f"stride {i}"} for i in range(6)},
+    "dimensions": {*SIZES, "rank"},
+}
 # A refusal for one of these says nothing on a sentence that does not name it.
 NARROW = {"NULL", "contents", "bytes", "scale"}
 TENSOR = r"TensorSpec\(data_type=(\w+), dims=\(([^)]*)\), strides=\(([^)]*)\)\)"
-OTHER = re.compile(rf"is {TENSOR}, {TENSOR} is due|is {TENSOR}, \w+\[0\] is {TENSOR}")
+OTHER = re.compile(rf"with {TENSOR} and {TENSOR}|is {TENSOR}, {TENSOR} is due|is {TENSOR}, \w+\[0\] is {TENSOR}")
 BATCHES = re.compile(r"has a batch of|differ in lengths")
 VECTORS = re.compile(r"vectors of \d+ elements")
 
@@ -53,7 +63,16 @@ def is_of_matter(text: str, message: str) -> bool:
 
 
 def is_of_parameter(clause: str, point: str, message: str) -> bool:
-    """Return whether a refusal names a parameter, or its descriptor if the clause does not tell them apart."""
+    """Return whether a refusal names a parameter, or its descriptor if the clause does not tell them apart.
+
+    A property that tensors share may stand in place of a parameter.
+    """
+    if point in PROPERTIES:
+        found = of_refusal(message)
+        return bool(found & PROPERTIES[point]) and (point[-1:].isalpha() or len({*SIZES, "rank"} & found) < 2)
+    values = dict(VALUE.findall(differ[2])) if (differ := DIFFER.search(message)) else {}
+    if len(values) > 2 and (name := point.removesuffix("Desc")) in values:
+        return list(values.values()).count(values[name]) == 1  # It differs from all others.
     ends = r"\b|s\b|Size" + ("" if clause and documented()[clause].status else r"|Desc\b")
     return re.search(rf"\b{point}({ends})", message, re.I) is not None
 
@@ -73,6 +92,8 @@ def of_sentence(text: str) -> frozenset[str]:
 def of_refusal(message: str) -> frozenset[str]:
     """Return the matters in which a refusal finds a fault; of two tensors, those in which they differ."""
     message, _, _ = message.partition(";")  # The rest of a message on support tells all operands.
+    if differ := DIFFER.search(message):
+        return frozenset(_differing(differ[1], [value for _, value in VALUE.findall(differ[2])]))
     tensors = OTHER.search(message)
     if tensors is None:
         said = BATCHES.sub("dimension 0", VECTORS.sub("dimension 1", message))
@@ -80,11 +101,20 @@ def of_refusal(message: str) -> frozenset[str]:
     kind, dims, strides, other_kind, other_dims, other_strides = (
         value for value in tensors.groups() if value is not None
     )
-    sizes = [value.split(", ") for value in (dims, other_dims)]
-    found = {f"dimension {i}" for i, pair in enumerate(zip(*sizes, strict=False)) if len(set(pair)) > 1}
-    found |= {"rank"} if len(sizes[0]) != len(sizes[1]) else set()
-    found |= {"strides"} if strides != other_strides and not found else set()
+    found = _differing("dimensions", [dims, other_dims])
+    found |= set() if found else _differing("strides", [strides, other_strides])
     return frozenset(found | ({"type"} if kind != other_kind else set()))
+
+
+def _differing(what: str, values: list[str]) -> set[str]:
+    """Return the properties in which values differ: the dimensions, the strides or the type."""
+    if what == "data types" or len({*values}) < 2:
+        return {"type"} if len({*values}) > 1 else set()
+    rows = [value.strip("()").rstrip(",").split(", ") for value in values]
+    name = "dimension" if what == "dimensions" else "stride"
+    found = {f"{name} {i}" for i, column in enumerate(zip(*rows, strict=False)) if len({*column}) > 1}
+    found |= {"rank"} if len({len(row) for row in rows}) > 1 else set()
+    return found | ({"strides"} if name == "stride" else set())
 
 
 def _named(text: str, which: int) -> set[str]:

@@ -73,7 +73,7 @@ ROUNDINGS = ("ties away from even", "wrapped around", "truncated")
 FITS = (
     Fit(POINTED, only=frozenset({"pointed"}) | REFUSED),
     Fit(LEFT_OUT, only=frozenset({"taken", "enumerator"})),
-    Fit(TAKES, only=frozenset({"argument"})),
+    Fit(TAKES, only=frozenset({"argument", "field"})),
     Fit(KEPT, only=frozenset({"held contents refused"}), kinds=("lifetime", "workspace")),
     Fit(DEMANDED, no=COARSE | {"overrun", "unsteady", "filled", "misread", "misplaced"}, kinds=("shape", "layout", "dtype", "support", "aliasing")),
     Fit(OFFERED, only=REFUSED, kinds=("shape", "layout", "support")),

@@ -10,8 +10,8 @@ from typing import Any
 
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
-from dualdnn.api.miopen.document import functions as miopen_functions
 
+from .parts import configurations_of, known, parts_of
 from .statements import accesses_of, sorts_of
 
 # These breaks of a clause do not follow from the names in its text; each is of a matter of its own.
@@ -56,7 +56,7 @@ FLOATS = ("CUDNN_TYPE_FLOAT", "CUDNN_TYPE_DOUBLE")  # types of attributes that m
 PARTS = ("Desc", "SizeInBytes", "Size")  # ends of the names of parameters that describe another one
 # A refusal of such a relation is of all members of a list at once.
 RELATION = re.compile(
-    r"\b(differ|disagree|overlap|(mis)?match(ed)?|identical|same (pointer|memory|device buffer)|pointers may be equal|do(es)? not (all )?(have|share)|other is not|both must)\b"
+    r"\b(differ|disagree|overlap|(mis)?match(ed)?|identical|same (pointer|memory|device buffer)|pointers may be equal|do(es)? not (all )?(have|share)|other is not|both must|(use|carry) the same)\b"
 )
 MADE = re.compile(
     r"\b(?:made|[Cc]reated|configured|deleted|destroyed|released) (?:by|with) (\w+)"
@@ -72,7 +72,9 @@ MODAL = re.compile(
 OF_DEMANDS = ("shape", "layout", "dtype", "support", "ordering")
 OF_OBJECTS = re.compile(r"\b(created|initiali[sz]ed|proper|finali[sz]ed)\b")
 OF_VALUES = ("argument", "meaning", "stored", "nothing", "enumerator", "result")
-ONLY = re.compile(r"\bonly\b.*\bsupported\b|\bsupport(s|ed) only\b")
+ONLY = re.compile(
+    r"\bonly\b.*\bsupported\b|\bsupport(s|ed) only\b|\b[Aa]ccepts .* only|\bOnly .* supported|\bmust (have type|be) [A-Z\d][\w, ]* or [A-Z\d]"
+)
 PRESET = re.compile(r"\b(by default|[Dd]irectly after|After cudnnCreate\w*|presets?|preset to|after creation)\b")
 OF_PRESETS = ("preset", "result", "numbered", "NULL refused")
 # Only what happens to NULL shows such a permission.
@@ -97,14 +99,12 @@ def _names() -> frozenset[str]:
 
 def parameters(function: str) -> frozenset[str]:
     """Return the names of the parameters of a function of either document; nothing for a type."""
-    known = functions().get(function) or miopen_functions().get(function)
-    return frozenset(p.name for p in known.parameters) if known else frozenset()
+    return frozenset(p.name for p in known(function).parameters) if known(function) else frozenset()
 
 
 def returned(function: str) -> frozenset[str]:
     """Return the names of the results of a function, which no caller gives."""
-    known = functions().get(function) or miopen_functions().get(function)
-    return frozenset(p.name for p in known.parameters if p.is_returned) if known else frozenset()
+    return frozenset(p.name for p in known(function).parameters if p.is_returned) if known(function) else frozenset()
 
 
 @cache
@@ -121,28 +121,24 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     if is_counted(clause):
         return (*(FLOATS if FLOATS[1] in clause.text else COUNTED[:1]), COUNTED[1])
     if algorithms_of(clause):
-        return LIMITED
+        return (*LIMITED, *configurations_of(clause))
     if ROW.search(clause.text):
         return ("",)
     if COUNTERPART.search(clause.text) and returned(clause.function) < parameters(clause.function):
         return ("", "accepted")
     if spoken := spoken_of(clause):
         return spoken
-    known = _names() | parameters(clause.function)
+    names = _names() | parameters(clause.function)
     aside = functions().keys() if clause.function in functions() else ()  # Such a sentence only refers to other calls.
     gone = returned(clause.function) if clause.status else frozenset()
     lists = ([name.removesuffix("()") for name in re.findall(NAME, found[0]) if name not in ("and", "or")]
              for found in LIST.finditer(ASIDE.sub("", clause.text)))  # fmt: skip
-    found = [name for names in lists if len(names) > 1 and known.issuperset(names) for name in names]
-    found = (
-        []
-        if RELATION.search(clause.text)
-        else [
-            name
-            for name in found
-            if name not in gone and name not in aside and (clause.status or not _is_part(name, found))
-        ]
-    )
+    found = [name for members in lists if len(members) > 1 and names.issuperset(members) for name in members]
+    relation = RELATION.search(clause.text) is not None
+    found = [] if relation else [name for name in found if name not in gone and name not in aside]
+    named = [*found, *(name for name in parts_of(clause, relation) if name not in gone)]
+    named = [name for name in named if clause.status or not _is_part(name, named)]
+    found = named if found or len({*named}) > 1 else []
     if clause.kind == "lifetime":
         found += [name for name in MADE.findall(clause.text) if name in functions()]
     found += [*sorts_of(clause), *accesses_of(clause)]
@@ -155,7 +151,7 @@ def matters_of(clause: Any) -> tuple[str, ...]:
 def _is_part(name: str, names: list[str]) -> bool:
     """Return whether a name is the descriptor or the size of another one, which a break of the other shows."""
     if name.endswith(PARTS[1:]):
-        return any(not other.endswith(PARTS) for other in names)
+        return any(re.fullmatch(rf"{other}(SizeInBytes|Size)", name, re.I) for other in names)
     begin = name.removesuffix(PARTS[0])
     return begin != name and any(other.startswith((begin, f"d{begin}")) for other in names if not other.endswith(PARTS))
 

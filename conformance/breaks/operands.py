@@ -21,7 +21,7 @@ from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 
 from .border import REFUSALS, Border, Call, parameters_of
 from .rules import Break
-from .values import neighbours, others, substituted
+from .values import FIELDS, neighbours, of_field, others, substituted
 
 TRIED = 4  # other values of an argument to try until a call accepts one
 FILL = 0x3C  # byte of unset memory, about 0.01 in every floating type
@@ -53,7 +53,8 @@ def argument(border: Border, broken: Break, name: str, function: Call, values: l
     if at is None:
         return function(*values)
     refusal: Exception | None = None
-    for other in islice(_others(values[at], broken.kind), TRIED):
+    ways = _other_fields(values[at], broken.kind) if broken.how == "field" else _others(values[at], broken.kind)
+    for other in islice(ways, TRIED):
         try:
             result = function(*values[:at], other, *values[at + 1 :])
         except REFUSALS as error:
@@ -78,7 +79,7 @@ def meaning(border: Border, broken: Break, name: str, function: Call, values: li
         return function(*values)
     before = copy.copy(values[at])
     result = function(*values)
-    if name == broken.function and border.names(broken, values):
+    if name == broken.function and border.names(broken, name, values):
         _set_twin(border, broken, name, function, values, at, before)
     elif id(values[at]) in border.twins:
         with suppress(*REFUSALS):
@@ -241,6 +242,15 @@ def _others(value: Any, kind: str) -> Iterator[Any]:
             yield from ([*value[:at], other, *value[at + 1 :]] for other in _others(value[at], kind))
     elif not hasattr(value, "to_host"):
         yield from others(value, kind)
+
+
+def _other_fields(value: Any, kind: str) -> Iterator[Any]:
+    """Yield descriptors that differ in the fields of this kind of clause alone."""
+    spec = getattr(value, "spec", None)
+    names = [
+        name for name in FIELDS[kind] if hasattr(spec, "__dataclass_fields__") and name in spec.__dataclass_fields__
+    ]
+    yield from (with_spec(value, other) for name in names for other in of_field(spec, name, kind))
 
 
 def _members(point: str, kind: str, values: list[Any]) -> list[Any]:

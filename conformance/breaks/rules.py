@@ -10,7 +10,6 @@ from typing import Any
 
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
-from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .demands import head_of
 from .fits import ARITHMETIC, CHOSEN, GROUPED, GROUPS, LEFT_OUT, POINTED, TAKES, WITH_MODE, fits
@@ -28,10 +27,21 @@ from .matters import (
     is_silent,
     matters_of,
     parameters,
+    returned,
     spoken_of,
     types_of,
 )
-from .places import node_of, placed
+from .parts import (
+    NUMBERS,
+    ROW_FIELDS,
+    attributes_of,
+    configurations_of,
+    contexts_of,
+    fields_of,
+    known,
+    operands_of,
+)
+from .places import node_of, placed, type_of
 from .statements import DEMAND, SORTS, accesses_of, sort_of, sorts_of, stated
 
 # These sentences forbid or demand something, which a refusal shows.
@@ -86,10 +96,9 @@ SPACES_OF = {  # Each query has the first and the last call that share the reser
 }
 # Only attributes take these enumerations.
 GRAPH_TYPES = ("cudnnBackendHeurMode_t", "cudnnGenStatsMode_t", "cudnnPointwiseMode_t")
+ANYWHERE = ("meaning", "preset", "status", "numbered")  # A call's arguments do not say where these breaks apply.
+OF_SUPPORT = ("support", "layout", "dtype")  # kinds of clauses that say which values a call accepts
 NUMBERED = "numbered"  # the break of an enumeration's numbers
-NUMBERS = re.compile(
-    r"[Nn]umeric values|[Ee]numerator values|count up by one|follow in list order|numbered|integer values"
-)
 # These descriptors hold settings. A sentence compares them with the values that it demands of others.
 SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "poolingDesc", "mode")
 DIRECTION = re.compile(r"\b(?:CUDNN_)?(UNIDIRECTIONAL|BIDIRECTIONAL)\b", re.I)  # networks that a sentence is about
@@ -145,7 +154,8 @@ class Break:
     def shows(self, matter: str) -> bool:
         """Return whether the break is of one matter of its sentence; an empty name stands for all of it."""
         sort, access = sort_of(self.how), f"{self.how} {self.point}"
-        return matter in ("", self.how, self.point, self.function, *self.only, sort, access)
+        field = self.kind if self.how == "field" else ""
+        return matter in ("", self.how, self.point, self.function, *self.only, sort, access, field)
 
 
 @cache
@@ -154,6 +164,7 @@ def _types() -> dict[str, str]:
     return {member.name: name for name, kind in ENUMERATIONS.items() for member in kind}
 
 
+@cache
 def breaks_of(clause: Any) -> tuple[Break, ...]:
     """Return the breaks of a clause, declared ones or else those that follow from its text, the most specific first."""
     if clause.id in DECLARED:
@@ -168,7 +179,8 @@ def breaks_of(clause: Any) -> tuple[Break, ...]:
 
 def _in_place(clause: Any) -> Iterator[Break]:
     """Yield breaks of what a sentence says, each once; calls of other networks, layouts and modes stay as they are."""
-    for broken in dict.fromkeys((*_breaks(clause), *_of_members(clause))):
+    found = tuple(dict.fromkeys((*_breaks(clause), *_of_members(clause))))
+    for broken in dict.fromkeys((*found, *_of_parts(clause, found))):
         yield replace(broken, only=placed(clause, broken)) if not clause.status else broken
 
 
@@ -176,6 +188,34 @@ def _of_preset(clause: Any, broken: Break) -> Break:
     """Return the break of a preset: a getter reports another value as long as nobody set one."""
     preset = broken.how == "result" and clause.kind == "default" and PRESET.search(clause.text)
     return replace(broken, kind="default") if preset else broken
+
+
+def _of_parts(clause: Any, found: tuple[Break, ...]) -> Iterator[Break]:
+    """Yield breaks of the parts that a sentence names: every break in each rank, type and mode alone, and of each field."""
+    function = clause.function if parameters(clause.function) else ""
+    words = set(re.findall(r"\w+", clause.text))
+    values = set(contexts_of(clause))
+    for name in contexts_of(clause):
+        if clause.kind in OF_SUPPORT:
+            yield Break("refused", function, only=(name,))
+        if PERMITS.search(clause.text):
+            yield Break("accepted", function, only=(name,))
+        if name not in words and type_of(name):
+            yield from (Break("enumerator", function, name, type_of(name), step=step) for step in (0, -1, 1))
+        yield from (
+            replace(one, only=(*one.only, name))
+            for one in found if one.how not in ANYWHERE and not values & {one.point, *one.only}
+        )  # fmt: skip
+    yield from (Break("accepted", function, name) for name in fields_of(clause))
+    yield from (
+        Break("result", function, name) for name in operands_of(clause)
+        if name in returned(function) and name not in words
+    )  # fmt: skip
+    setter, getter, _ = ATTRIBUTES["cudnnBackendAttributeName_t"]
+    for name in attributes_of(clause):
+        yield Break("argument", setter, "arrayOfElements", only=(clause.function, name))
+        yield Break("nothing", setter, only=(clause.function, name))
+        yield Break("result", getter, only=(clause.function, name))
 
 
 def _of_members(clause: Any) -> Iterator[Break]:
@@ -187,7 +227,7 @@ def _of_members(clause: Any) -> Iterator[Break]:
         if name in _types():
             places = tuple(word for word in re.findall(r"\w+", clause.text) if word.startswith(PLACES))[:1]
             yield Break("refused" if allows(clause) else "accepted", function, only=(*places, name))
-        if function:
+        if function and (name in _types() or name not in contexts_of(clause)):
             yield Break("accepted", function, name)
 
 
@@ -209,19 +249,22 @@ def _breaks(clause: Any) -> Iterator[Break]:
     text = re.sub(r"\b(reserve)[- ](?:space|buffer)", r"\1Space", clause.text)
     text = re.sub(r"\bbeta\b", "", text) if re.search(r"\bpaper\b", text) else text  # "beta" of the paper is a bias.
     words = tuple(dict.fromkeys(re.findall(r"\w+", text)))
-    known = functions().get(clause.function) or miopen_functions().get(clause.function)
+    function = known(clause.function)
     if clause.status and clause.status.endswith("STATUS_SUCCESS"):
-        if known:
+        if function:
             yield Break("refused", clause.function)
         yield from (Break("refused", word, only=(clause.function,)) for word in words if word in functions())
         return
     if NUMBERS.search(clause.text) and (kind := clause.function.partition("@")[0]) in ENUMERATIONS:
         yield Break(NUMBERED, type=kind)
+        yield from (Break(NUMBERED, point=word, type=kind) for word in words if _types().get(word) == kind)
     if TAKES.search(clause.text) or PROMISES.search(clause.text):
         setter, label = ATTRIBUTES[clause.function][0], next(w for w in words if _types().get(w) == clause.function)
         only = (*(word for word in words if word.startswith(PLACES)), label)
+        value = functions()[setter].arguments[-1].name
         if TAKES.search(clause.text):
-            yield Break("argument", setter, functions()[setter].arguments[-1].name, only=only, kind="shape")
+            yield Break("argument", setter, value, only=only, kind="shape")
+            yield from (Break("field", setter, value, only=only, kind=kind) for kind in ROW_FIELDS)
         else:
             yield Break("enumerator", setter, "", "cudnnFusedOpsPointerPlaceHolder_t", only, step=-1)
     elif clause.function in ATTRIBUTES or clause.function.startswith(("CUDNN_BACKEND_", *USE_CASES)):
@@ -230,12 +273,16 @@ def _breaks(clause: Any) -> Iterator[Break]:
         yield from _of_enumerators(clause, words)
     if row := algorithms_of(clause):
         yield from (Break(how, clause.function, only=(name,)) for name in row for how in LIMITED)
+        yield from (
+            Break("refused", clause.function, kind, only=(name, *types))
+            for kind, types in configurations_of(clause).items() for name in row
+        )  # fmt: skip
     elif spoken := spoken_of(clause):
         yield from (Break("refused", clause.function, only=(name,)) for name in spoken)
-    elif known and (kinds := types_of(clause)):
+    elif function and (kinds := types_of(clause)):
         yield Break("refused", clause.function, only=kinds)
-    elif known:
-        yield from _of_function(clause, known, words)
+    elif function:
+        yield from _of_function(clause, function, words)
     if clause.function.endswith("_t"):
         yield from _of_type(clause, words)
         yield from (
@@ -250,7 +297,7 @@ def _breaks(clause: Any) -> Iterator[Break]:
         yield Break("accepted")
     if COUNTERPART.search(clause.text):
         yield Break("accepted", clause.function)
-    if not known and not clause.function.startswith("CUDNN_BACKEND_"):
+    if not function and not clause.function.startswith("CUDNN_BACKEND_"):
         yield from _of_named_functions(clause, words)
 
 

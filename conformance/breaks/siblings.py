@@ -14,6 +14,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 
 from ..scope import clauses as documented
 from .matters import ALGORITHMS, TABLE_ROW, algorithms_of, types_of
+from .parts import configurations_of
 
 CONFIGURATION = "_CONFIG"  # end of the names of combinations of data types; parameters of cases leave it out
 NUMBER = re.compile(r"c\d{2,3}")
@@ -107,8 +108,9 @@ def _kinds_of(clause: str) -> Kinds:
         name for word in words for name in _ends().get(word, ()) if "_" in word or _kinds()[name] == function
     }  # One word may belong to several types.
     algorithms = {*algorithms_of(documented()[clause]), *MODES.get(documented()[clause].text.partition(" mode")[0], ())}
+    combinations = configurations_of(documented()[clause]) if algorithms_of(documented()[clause]) else {}
     rank = words & RANKS if TABLE_ROW.match(documented()[clause].text) else set()
-    found = by_kind({function, number, *(words - RANKS), *short, *algorithms, *rank})
+    found = by_kind({function, number, *(words - RANKS), *short, *algorithms, *combinations, *rank})
     if types := types_of(documented()[clause]):
         found[TYPE] = frozenset(types[:1])
     return found

@@ -68,14 +68,19 @@ def _other_records(record: Any, kind: str) -> Iterator[Any]:
     names = [field.name for field in fields(record)]
     first = [name for name in FIELDS.get(kind, ()) if name in names]
     for name in chain(first, (name for name in names if name not in first)):
-        for other in _of_field(record, name, kind):
-            try:
-                yield replace(record, **{name: other})
-            except Exception:  # The specification may be impossible.
-                continue
+        yield from of_field(record, name, kind)
 
 
-def _of_field(record: Any, name: str, kind: str) -> Iterator[Any]:
+def of_field(record: Any, name: str, kind: str) -> Iterator[Any]:
+    """Yield specifications that differ in one field."""
+    for other in _values_of(record, name, kind):
+        try:
+            yield replace(record, **{name: other})
+        except Exception:  # The specification may be impossible.
+            continue
+
+
+def _values_of(record: Any, name: str, kind: str) -> Iterator[Any]:
     value = getattr(record, name)
     if isinstance(record, TensorSpec) and name == "strides":
         packed = TensorSpec.packed(record.data_type, record.dims).strides

@@ -1,0 +1,123 @@
+"""Parts of a sentence: each rank, type, mode, operand and field is recognised, and has a break that leaves others alone."""
+
+from __future__ import annotations
+
+import pytest
+from dualdnn.api import cudnn
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnTensorFormat_t
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.status import CudnnError
+from dualdnn.conformance import scope
+from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
+from dualdnn.conformance.breaks.demands import is_of_parameter
+from dualdnn.conformance.breaks.matters import matters_of
+from dualdnn.conformance.breaks.parts import listed
+from dualdnn.conformance.breaks.rules import ANYWHERE
+
+FLOAT, DOUBLE = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnDataType_t.CUDNN_DATA_DOUBLE
+NCHW = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
+
+
+@pytest.mark.parametrize(
+    "clause, parts",
+    [
+        ("cudnnBatchNormalizationBackward/c25", ("xDesc_4D", "xDesc_5D")),
+        ("cudnnBatchNormalizationBackward/c02", ("", "xDesc_4D", "xDesc_5D")),  # Other ranks are refused, too.
+        ("cudnnNormalizationBackward/c23", tuple(f"xDesc_CUDNN_DATA_{name}" for name in ("HALF", "FLOAT", "DOUBLE"))),
+        ("cudnnReduceTensor/c14", ("CUDNN_DATA_HALF", "CUDNN_DATA_INT8")),  # FLOAT is what they are mixed with.
+        ("cudnnSetRNNDescriptor_v8/c04", ("CUDNN_RNN_RELU", "CUDNN_RNN_TANH", "CUDNN_LSTM", "CUDNN_GRU")),
+        ("cudnnSetTensor4dDescriptor/c04", ("n", "c", "h", "w")),
+        ("cudnnPoolingBackward/c09", ("dimension 0", "dimension 1", "dimension 2", "dimension 3")),
+        ("cudnnRNNForward/c17", ("type", "layout", "lengths", "batch")),
+        ("cudnnReorderFilterAndBias/c07", ("biasData", "reorderedBiasData")),
+        ("cudnnActivationBackward/c07", ("dx", "alpha", "beta")),
+        ("cudnnBatchNormalizationForwardTraining/c10", ("bnScale", "bnBias")),  # "beta" is the paper's.
+        ("cudnnGetConvolutionNdDescriptor/c01", ("arrayLength", "padA", "filterStrideA", "dilationA", "mode", "dataType")),
+        ("CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR/c01", ("CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE", "CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE")),
+        ("cudnnFusedOpsConstParamLabel_t/c027", ("shape", "layout", "dtype")),
+        ("cudnnSetTensorTransformDescriptor/c17", ("",)),  # It names what a value is not.
+    ],
+)  # fmt: skip
+def test_a_sentence_has_the_parts_that_it_names(clause, parts):
+    assert matters_of(scope.clauses()[clause]) == parts
+
+
+@pytest.mark.parametrize(
+    "text, lists",
+    [
+        ("n, c, h, w are sizes of w", [["n", "c", "h", "w"]]),
+        ("either n or any element of c is wrong; h of w", [["n", "c"]]),
+        ("n[] and c*, h data and (LSTM only) w", [["n", "c", "h", "w"]]),
+        ("n is c", []),
+    ],
+)
+def test_members_of_a_list_have_commas_and_conjunctions_between_them(text, lists):
+    assert list(listed(text, ("n", "c", "h", "w"))) == lists
+
+
+@pytest.fixture
+def border():
+    made = Border(HOWS)
+    yield made
+    made.end()
+
+
+def tensor(*dims, kind=FLOAT):
+    made = cudnn.cudnnCreateTensorDescriptor()
+    strides = TensorSpec.packed(kind, dims).strides
+    cudnn.cudnnSetTensorNdDescriptor(made, kind, len(dims), dims, strides)
+    return made
+
+
+@pytest.mark.parametrize(
+    "word, refused", [("xDesc_4D", True), ("xDesc_5D", False), ("yDesc_5D", True), ("xDesc_CUDNN_DATA_FLOAT", True)]
+)
+def test_a_break_of_a_rank_or_type_meets_the_parameter_that_has_it(border, word, refused):
+    """The tensors of a call may differ in rank, so that a rank alone would say nothing on one of them."""
+    made: list[str] = []
+    border.begin(Break("refused", "cudnnActivationForward", only=(word,)))
+    arguments = (None, None, 1.0, tensor(1, 1, 1, 2), None, 0.0, tensor(1, 1, 1, 2, 1), None)
+    call = lambda *values: made.append("called")  # noqa: E731
+    if refused:
+        with pytest.raises(CudnnError):
+            border.call("cudnnActivationForward", call, *arguments)
+    else:
+        border.call("cudnnActivationForward", call, *arguments)
+    assert made == ["called"] and border.applied == refused
+
+
+@pytest.mark.parametrize("kind, other", [("shape", "dims"), ("layout", "strides"), ("dtype", "data_type")])
+def test_a_break_of_a_field_leaves_the_others_alone(border, kind, other):
+    """A layout follows the dimensions, so strides change with them."""
+    taken = []
+    border.begin(Break("field", "cudnnSetActivationDescriptor", "mode", kind=kind))
+    spec = TensorSpec.packed(FLOAT, (2, 3, 4, 5), cudnnTensorFormat_t.CUDNN_TENSOR_NHWC)
+    value = cudnn.cudnnCreateTensorDescriptor()
+    value.spec = spec
+    border.call("cudnnSetActivationDescriptor", lambda *values: taken.append(values[1].spec), None, value, None, 0.0)
+    (found,) = taken
+    changed = {name for name in ("dims", "strides", "data_type") if getattr(found, name) != getattr(spec, name)}
+    assert other in changed and border.applied and (changed <= {other} or kind == "shape")
+
+
+@pytest.mark.parametrize(
+    "point, named",
+    [("dimension 1", True), ("dimensions", True), ("dimension 0", False), ("type", False), ("stride 0", False)],
+)
+def test_a_refusal_names_the_property_in_which_two_tensors_differ(point, named):
+    message = f"dyDesc is {TensorSpec.packed(FLOAT, (2, 3, 4))}, yDesc[0] is {TensorSpec.packed(FLOAT, (2, 5, 4))}"
+    assert is_of_parameter("", point, message) == named
+
+
+def test_a_refusal_names_the_strides_that_differ():
+    dims = (2, 3, 4)
+    message = f"y is {TensorSpec(FLOAT, dims, (12, 4, 1))}, {TensorSpec(FLOAT, dims, (13, 4, 1))} is due"
+    assert [i for i in range(3) if is_of_parameter("", f"stride {i}", message)] == [0]
+
+
+def test_each_value_that_a_sentence_tells_apart_has_breaks_of_its_own():
+    """A break that meets all values would be noticed by a case of one of them."""
+    clause = scope.clauses()["cudnnSoftmaxForward/c02"]
+    for name in filter(None, matters_of(clause)):
+        shown = [one for one in breaks_of(clause) if one.shows(name) and one.how not in ANYWHERE]
+        assert shown and all(name in (*one.only, one.point, one.how) for one in shown)
