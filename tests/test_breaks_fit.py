@@ -166,7 +166,7 @@ def test_groups_alone_are_refused(border):
         convolution = cudnn.cudnnCreateConvolutionDescriptor()
         cudnn.cudnnSetConvolution2dDescriptor(convolution, 0, 0, 1, 1, 1, 1, 0, FLOAT)
         cudnn.cudnnSetConvolutionGroupCount(convolution, groups)
-        assert border.names(Break("refused", only=found.only[1:]), [convolution]) == (groups == 2)
+        assert border.names(Break("refused", only=found.only[1:]), found.function, [convolution]) == (groups == 2)
 
 
 def test_unequal_steps_alone_are_refused(border):

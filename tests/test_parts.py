@@ -29,7 +29,7 @@ NCHW = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
         ("cudnnSetTensor4dDescriptor/c04", ("n", "c", "h", "w")),
         ("cudnnPoolingBackward/c09", ("dimension 0", "dimension 1", "dimension 2", "dimension 3")),
         ("cudnnRNNForward/c17", ("type", "layout", "lengths", "batch")),
-        ("cudnnReorderFilterAndBias/c07", ("biasData", "reorderedBiasData")),
+        ("cudnnTransformTensor/c01", ("x", "y")),
         ("cudnnActivationBackward/c07", ("dx", "alpha", "beta")),
         ("cudnnBatchNormalizationForwardTraining/c10", ("bnScale", "bnBias")),  # "beta" is the paper's.
         ("cudnnGetConvolutionNdDescriptor/c01", ("arrayLength", "padA", "filterStrideA", "dilationA", "mode", "dataType")),
