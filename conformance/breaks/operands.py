@@ -246,7 +246,7 @@ def _others(value: Any, kind: str) -> Iterator[Any]:
 
 def _other_fields(value: Any, kind: str) -> Iterator[Any]:
     """Yield descriptors that differ in the fields of this kind of clause alone."""
-    spec = getattr(value, "spec", None)
+    spec: Any = getattr(value, "spec", None)
     names = [
         name for name in FIELDS[kind] if hasattr(spec, "__dataclass_fields__") and name in spec.__dataclass_fields__
     ]

@@ -43,7 +43,7 @@ PLACES = (
 )  # fmt: skip
 # Such a sentence compares: it names what a value is not, or both sides of one relation.
 COMPARED = re.compile(
-    r"\b(other than|none of|instead of|rather than|differs? from|advised by|reported by|consumed by|for the given|minimum length|neither|similar (?:result )?to|the same \w+ as)\b.*|\bthe (?:count|number) of [\w ]+ in [\w\[\]]+ and [\w\[\]]+|\((?:text|e\.g\.|printed|here|as|by|the section|the text)\b[^)]*\)"
+    r"\b(other than|none of|instead of|rather than|differs? from|advised by|reported by|consumed by|for the given|minimum length|neither|not absolute|similar (?:result )?to|the same \w+ as)\b.*|\bthe (?:count|number) of [\w ]+ in [\w\[\]]+ and [\w\[\]]+|\((?:text|e\.g\.|printed|here|as|by|the section|the text)\b[^)]*\)"
 )
 NUMBERS = re.compile(
     r"[Nn]umeric values|[Ee]numerator values|count up by one|follow in list order|numbered|integer values|\bis \d+ and CUDNN_\w+ is \d"
