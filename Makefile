@@ -82,13 +82,12 @@ races-all: $(BIN)/.ready ## judge the accelerated backend with every race in mem
 conformance-report-standard/kernels.json:
 	$(MAKE) conformance
 
-# TESTS= is all of them, TESTS=long those of make test-long. mypy runs on one core, beside the tests.
-TESTS ?= not long
+# mypy runs on one core, beside the tests.
 test: $(BIN)/.ready ## lint, types, tests of our own machinery; without those that take long
 	$(MAKE) --no-print-directory -j2 lint standard-tests
 
 standard-tests: $(BIN)/.ready
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 --durations-min=3 -m "$(TESTS)" tests
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 --durations-min=3 -m "not long" tests
 
 test-long: $(BIN)/.ready ## the tests that make test leaves out
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long tests
