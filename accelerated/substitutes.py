@@ -15,7 +15,7 @@ from .runtime.errors import DeviceError, DeviceUnavailable
 
 
 class MeanwhilePlan(Plan):
-    """Run the plan of a solver whose modules are compiled, until the preferred solver's modules are, too.
+    """Run the plan of another solver, whose modules exist, until those of the preferred solver are compiled.
 
     other: the temporary plan. prefer: a function that makes the preferred plan. tasks: the compilations it needs.
     """

@@ -1,4 +1,4 @@
-"""Pinned operations: lines with one id are one case, and the reducer keeps an operation that alone shows something."""
+"""Test pinned operations: lines with the same id form one case, and the reducer keeps each operation that is needed."""
 
 from __future__ import annotations
 

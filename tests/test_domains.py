@@ -1,4 +1,4 @@
-"""Calls accept what the domains draw, and it reaches the solvers of each family."""
+"""Test that calls accept the operations that domains draw, and that these reach the solvers of each family."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def judge():
 @pytest.mark.long  # make fuzz also judges drawn operations, on both backends
 @pytest.mark.parametrize("name", DOMAINS)
 def test_what_is_drawn_is_accepted_and_judged(name, judge):
-    """The reference accepts what is drawn, the judge passes it, and an entry equals its parsed line."""
+    """The reference accepts each drawn operation, the judge passes it, and an entry equals its parsed line."""
 
     def look(drawn):
         entry = Entry(name, drawn, 3)
@@ -107,7 +107,7 @@ def planned(name: str, wanted: set[str], plans_all: bool) -> set[str]:
             raise Complete
 
     with suppress(Complete):
-        for number in range(2000 // BATCH):  # as the fuzzer draws
+        for number in range(2000 // BATCH):  # The fuzzer draws in batches, too.
             each(DOMAINS[name], BATCH, look, number=number)
     return missing
 

@@ -1,4 +1,4 @@
-"""Descriptors of small tensors may have numbers near the limit of 32 bits, and elements may be that far apart."""
+"""Test small tensors whose dimensions, strides or offsets come near the limit of 32 bits."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from test_domains import each
 EXTREMES = (PROFILES["extremes"],)
 DRAWN, LAYOUTS = 12, 4  # operations of a domain, layouts of an operation
 BESIDE = 2**35  # bytes without access on both sides of an operand, where a wrong 32-bit offset faults
-NOT_RESERVED = 0x4000  # MAP_NORESERVE of mmap
+NOT_RESERVED = 0x4000  # flag MAP_NORESERVE of mmap
 MIN_RANK = 3  # rank of the smallest tensor whose strides change
 MOVED = 0.7  # share of these tensors whose strides change
 OF_GRAPHS = (2**63 - 1, 2**62, 2**40)  # strides of graphs, which are 64-bit numbers
-TRIED = 40  # layouts that are tried; the calls refuse some
-# These tensors have no descriptor with strides. These operations have no descriptor with strides, or a packed one.
+TRIED = 40  # layouts per operation, because calls refuse some
+# FIXED: operands whose descriptors have no strides. PACKED: prefixes of operations that need packed tensors.
 FIXED = ("weightSpace", "dweightSpace", "biasData", "reorderedBiasData")
 PACKED = ("RNN", "MultiHeadAttn", "SetDropoutStates", "ReorderFilter", "TransformFilter", "SpatialTfGrid", "BnFinalize")
 
@@ -54,7 +54,7 @@ libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
 class SparseMemory:
-    """Hold zeros in pages that exist once they are touched, between addresses without access."""
+    """Hold zeros in pages that the system allocates on first access, between inaccessible addresses."""
 
     def __init__(self, nbytes: int) -> None:
         self.accessible = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -78,7 +78,7 @@ class SparseMemory:
 
 
 def far_strides(rng: random.Random, dims: tuple[int, ...], most: int, large: Sequence[int] = LARGE) -> tuple[int, ...]:
-    """Return strides, one or two as large as ``most`` elements allow, the others packed in some order.
+    """Return strides that span at most ``most`` elements: one or two very large, the others packed in some order.
 
     large: strides for the dimensions of size 1.
     """
@@ -110,7 +110,7 @@ def relaid(value: Any, change: Any, fixed: Sequence[str] = ()) -> Any:
 
 
 class FarCaller(Caller):
-    """Make calls on sparse copies of the operands, whose elements are far apart. Equal descriptions stay equal."""
+    """Make calls on sparse copies of the operands, whose elements are far apart. Equal descriptors stay equal."""
 
     def __init__(self, handle: Any, number: str, known: Mapping[Any, Any] | None = None) -> None:
         super().__init__(cudnn, handle)
@@ -164,7 +164,7 @@ def judge() -> Judge:
 @pytest.mark.long
 @pytest.mark.parametrize("name", DOMAINS)
 def test_descriptors_of_the_largest_numbers(judge, name):
-    """Both backends serve what is drawn, by every solver."""
+    """Both backends compute the drawn operations correctly, by every solver."""
 
     def look(drawn: Any) -> None:
         entry = Entry(name, drawn, 3)

@@ -29,7 +29,7 @@ class BiasProblem(solver.Problem):
 
 
 class BiasGradient(solver.Solver[BiasProblem]):
-    """Compute the sums of any layout."""
+    """Sum dy over all dimensions but the channels, for any strides."""
 
     name = "convolution.bias_gradient_generic"
 

@@ -155,7 +155,7 @@ def export(number: int, function: Function) -> str:
 
 
 def _keyed(number: int, function: Function) -> str:
-    """Return the statements that build a call's key, or "" for a function of which the memo keeps nothing."""
+    """Return the statements that build a call's key, or "" for a function whose results the memo does not keep."""
     key = key_of(function)
     if key is None:
         return ""
@@ -169,7 +169,7 @@ ask: __attribute__((unused));"""
 
 
 def absent(name: str, face: Face) -> str:
-    """Return the C function for a call that the release has and this project lacks; it prints that once."""
+    """Return the C function for a call of the release that this project lacks. It prints that once, and fails."""
     status = f"CUDNN_STATUS_NOT_SUPPORTED: release {face.major} has this call, this edition does not"
     return f"""
 int {name}(void)
@@ -182,9 +182,9 @@ int {name}(void)
 
 
 def source(paths: str, home: str, face: Face) -> str:
-    """Return the whole source.
+    """Return the whole C source.
 
-    paths, home: are C string literals: a Python list of the folders with packages, and Python's own folder.
+    paths: a C string literal with a Python list of the package folders. home: a C string literal with Python's folder.
     """
     return "\n".join(
         [

@@ -23,7 +23,7 @@ from .row import Row
 TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
 AXES = (BATCH, BEAM, TIME, VECT)
 DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
-# Each name stands for (query steps, key steps, batches, heads, size of a head, size of the vectors, causal).
+# name -> (query steps, key steps, batches, heads, size of a head, size of the vectors, whether it is causal)
 SHAPES = {
     "base encoder": (512, 512, 16, 8, 64, 512, False),
     "large decoder": (1024, 1024, 4, 16, 64, 1024, True),
@@ -32,8 +32,8 @@ SHAPES = {
 }
 
 
-# These rows time the core alone, with one head in half: (steps of queries and keys) -> batches. Each is timed twice:
-# with all keys for each query, and with the keys up to the query's own.
+# These rows time attention in half with one head and no projections, with and without a causal mask. The entries are
+# steps of queries and keys -> batches.
 CORES = {512: 512, 2048: 128, 4096: 64, 16384: 16}
 CORE_SIZES = (64, 128)
 
@@ -47,7 +47,7 @@ def spec(
     batches: int,
     projected: bool,
 ) -> AttnSpec:
-    """Return an attention with all projections, or without any."""
+    """Return an attention with all four projections, or with none."""
     sizes = (size, size, size, vector) if projected else (0, 0, 0, 0)
     vectors = (vector,) * 3 if projected else (size,) * 3
     return AttnSpec(0, heads, 1 / sqrt(size), data_type, data_type, DEFAULT, *vectors, *sizes, *longest, batches, 1)
@@ -58,7 +58,7 @@ def sequences(attn: AttnSpec, size: int, steps: int, batches: int) -> SeqDataSpe
 
 
 def forward(attn: AttnSpec, steps: tuple[int, int], batches: int, causal: bool, trains: bool) -> MultiHeadAttnForward:
-    """Return the call for all time-steps, each with all keys, or with those up to its own."""
+    """Return the call for all time-steps. A query sees all keys, or with ``causal`` those up to its own time-step."""
     q, o = (sequences(attn, size, steps[0], batches) for size in (attn.q_size, attn.output_size))
     k, v = (sequences(attn, size, steps[1], batches) for size in (attn.k_size, attn.v_size))
     high = tuple(min(t + 1, steps[1]) if causal else steps[1] for t in range(steps[0]))
@@ -66,14 +66,14 @@ def forward(attn: AttnSpec, steps: tuple[int, int], batches: int, causal: bool, 
 
 
 def step(attn: AttnSpec, current: int, longest: int, batches: int) -> MultiHeadAttnStep:
-    """Return the call for one time-step with all keys before it."""
+    """Return the call for the time-step ``current``, which sees all keys up to its own."""
     q, o = (sequences(attn, size, longest, batches) for size in (attn.q_size, attn.output_size))
     k, v = (sequences(attn, size, longest, batches) for size in (attn.k_size, attn.v_size))
     return MultiHeadAttnStep(attn, current, (0,), (current + 1,), q, None, k, v, o)
 
 
 def gradients(training: MultiHeadAttnForward) -> Iterator[tuple[str, Operation]]:
-    """Return the gradients of a training call by the name of their operand."""
+    """Yield (name, call) for the gradients of a training call: of the data, and of the weights if there are any."""
     t, mode = training, cudnnWgradMode_t.CUDNN_WGRAD_MODE_SET
     yield "data", MultiHeadAttnBackwardData(t.attn, t.lo_win_idx, t.hi_win_idx, t.out, t.queries, t.keys, t.values)
     if t.weights is not None:

@@ -149,8 +149,8 @@ class GraphPath:
 
 
 def _is_plain(o: MultiHeadAttnForward | MultiHeadAttnBackwardData) -> bool:
-    """Return whether it is the attention of one head without projections, batch by batch, each query with all keys
-    or with the keys up to its own."""
+    """Return whether PyTorch has the same attention: one head, one beam, no projections, batches before time-steps,
+    and all keys or a causal mask."""
     attn, steps = o.attn, o.queries.dims[0]
     projected = attn.q_projected + attn.k_projected + attn.v_projected + attn.o_projected
     every, causal = (o.keys.dims[0],) * steps, tuple(range(1, steps + 1))
@@ -161,7 +161,7 @@ def _is_plain(o: MultiHeadAttnForward | MultiHeadAttnBackwardData) -> bool:
 
 
 def _attention(torch: Any, given: Mapping[str, Any], scale: float, causal: bool) -> Iterator[tuple[str, Work]]:
-    """Yield the forward call, or, where there are incoming gradients, the backward call, by each of its kernels."""
+    """Yield the forward call, or the backward call if ``dout`` is given, by each kernel of PyTorch."""
     attention = importlib.import_module("torch.nn.attention")
     q, k, v = (given[name].requires_grad_("dout" in given) for name in ("queries", "keys", "values"))
 

@@ -122,14 +122,14 @@ def captured(functions: Any, handle: Any, operation: Operation, memory: dict[str
 
 @dataclass(frozen=True)
 class Contender:
-    """Does a row's work: ``work`` puts it on the stream. name: its algorithm, where there is a choice."""
+    """Holds one way to do a row's work: ``work`` puts it on the stream. name: its algorithm, if there is a choice."""
 
     work: Work
     name: str = ""
 
 
 def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
-    """Return the rivals that can make each of several calls, which they make one after the other."""
+    """Return the rivals that can make all of several calls; their work makes the calls one after the other."""
 
     def together(works: Sequence[Work]) -> Work:
         def work() -> None:
@@ -529,8 +529,8 @@ class Bench:
                 self.graph_path.release()
 
     def _with_spaces(self, operation: Any) -> Any:
-        """Return an operation on a recurrent network with spaces that suffice for every library; any other operation
-        unchanged."""
+        """Return a recurrent operation with work and reserve space that suffice for every library. Return any other
+        operation unchanged."""
         if not isinstance(operation, Recurrent) or self.vendor is None:
             return operation
         for _, variant in algorithms_of(operation):
@@ -559,11 +559,11 @@ class Bench:
 
     @property
     def _owner(self) -> Any:
-        """Return the owner of the buffers to use: the vendor's binding takes only its own."""
+        """Return the handle that allocates buffers: the vendor's binding accepts only those that it allocated."""
         return self.vendor_handle if self.vendor_handle is not None else self.handle
 
     def _filled(self, operation: Operation, name: str) -> Any:
-        """Return a buffer for an operand, all of it filled with a repeated block of random values of its type."""
+        """Return a buffer for an operand, filled with a repeated block of random values of its type."""
         nbytes = operation.nbytes(name)
         buffer = self._owner.allocate(nbytes)
         block = self._block(self._type_in(operation, name))
@@ -577,8 +577,8 @@ class Bench:
         return buffer
 
     def _ones(self, nbytes: int) -> Any:
-        """Return a buffer that begins with ones in float: vectors of scales, variances and the like. Longer vectors
-        are written first."""
+        """Return a buffer for scales, variances or the like that begins with up to SCRATCH_BYTES of ones in float. The
+        row writes longer vectors before it reads them."""
         buffer = self._owner.allocate(nbytes)
         ones = np.ones(min(nbytes, SCRATCH_BYTES) // 4, np.float32)
         self.device.upload(buffer.address, ones.tobytes())
@@ -586,8 +586,8 @@ class Bench:
 
     @staticmethod
     def _type_in(operation: Operation, name: str) -> cudnnDataType_t:
-        """Return the type of an operand's random values. A space has the type of the data, so that it holds no
-        infinities."""
+        """Return the type of an operand's random values. Work and reserve space get the type of the data, so that
+        they hold no infinities."""
         if name not in operation.raw:
             return operation.tensor(name).scalar_type
         types = {operation.tensor(other).scalar_type for other in operation.reads if other not in operation.raw}
@@ -632,10 +632,10 @@ class Bench:
 
 
 def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
-    """Return the row with its floor, its shares of copies, and the ratio to the better of the vendor's two.
+    """Return the row with its floor, its shares of copies, and the speedup over the vendor's faster path.
 
-    The copies are the device's, one of the row's bytes and strides, and one of the bytes of its design. A small row
-    also gets its time in launches of an empty kernel: in a graph, in a stream, and alone.
+    One copy moves the row's bytes with its strides, another the bytes of its design. A small row also gets its time as
+    a multiple of an empty kernel's launch: in a graph, in a stream, and alone.
     """
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]

@@ -1,4 +1,4 @@
-"""Lists the timed recurrent networks: of speech and language, a small one, ragged batches."""
+"""Lists the timed recurrent networks: speech and language models, a small network, and ragged batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from .row import Row
 
-# Each has cell, steps, batch, width and hidden units, layers, directions, whether sequences have several lengths.
+# (cell, steps, batch, size of inputs and states, layers, directions, whether sequences differ in length)
 NETWORKS = (
     (LSTM, 128, 16, 768, 1, 1, False),
     (LSTM, 20, 64, 512, 2, 1, False),
@@ -31,8 +31,8 @@ NETWORKS = (
 )
 
 CALLS = "inference", "forward", "backward data", "backward weights"
-# The grid spans cells, batches and sizes, in half unless it says float: cell, steps, batch, width and hidden units,
-# float.
+# The grid spans cells, batches and sizes: (cell, steps, batch, size of inputs and states, whether data is FLOAT instead
+# of HALF).
 GRID = (
     (LSTM, 1024, 16, 768, False), (LSTM, 64, 1, 1024, False), (LSTM, 64, 8, 2048, False), (LSTM, 32, 256, 512, False),
     (LSTM, 64, 32, 256, True), (LSTM, 16, 128, 64, False), (LSTM, 256, 64, 512, False), (LSTM, 32, 64, 1024, True),
@@ -41,7 +41,7 @@ GRID = (
     (GRU, 64, 8, 2048, False), (RELU, 256, 64, 256, False), (RELU, 32, 1, 1024, True), (TANH, 16, 256, 1024, False),
     (RELU, 1024, 1, 64, True),
 )  # fmt: skip
-# This grid has networks of several layers; its entries end in layers and directions.
+# This grid has networks of several layers. The last two fields of an entry are layers and directions.
 DEEP_GRID = (
     (LSTM, 128, 16, 512, False, 2, 1), (LSTM, 64, 32, 256, False, 4, 1), (LSTM, 32, 1, 1024, False, 2, 1),
     (LSTM, 128, 64, 512, False, 3, 1), (LSTM, 256, 8, 256, False, 2, 2), (LSTM, 512, 64, 128, False, 2, 1),

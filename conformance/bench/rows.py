@@ -135,7 +135,7 @@ def each(value: int | Dims, count: int) -> Dims:
 
 
 def pooling(mode: str, window: int | Dims, stride: int | Dims, padding: int | Dims, backward: bool) -> Make:
-    """Return what makes a pooling; a window of 0 is the whole extent, a stride of 0 is the window."""
+    """Return a function that makes a pooling. A window of 0 covers the whole extent; a stride of 0 equals the window."""
 
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
         windows, strides, paddings = (each(value, len(dims) - 2) for value in (window, stride, padding))
@@ -159,13 +159,13 @@ def dropout(backward: bool) -> Make:
 
 
 def transformer(data_type: cudnnDataType_t, dims: Dims) -> SpatialTransformerSpec:
-    """Return the transformer of images; the planes of a volume count as one image."""
+    """Return a spatial transformer of ``dims``; the planes of a volume form one image of 2 dimensions."""
     images = (*dims[:2], prod(dims[2:-1]), dims[-1])
     return SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, images)
 
 
 def sampler(backward: bool) -> Make:
-    """Return the maker of a sampler whose input is as large as the transformed tensor."""
+    """Return a function that makes a sampler whose input is as large as its output."""
 
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
         spec = transformer(data_type, dims)

@@ -34,25 +34,27 @@ _NUMBERS = frozenset(
     {"binary_expression", "update_expression", "unary_expression", "sizeof_expression"}
     | {"number_literal", "char_literal"}
 )
-_BINDERS = frozenset({b"bind", b"bind_front", b"ref", b"cref", b"function"})  # Each makes a function of a function.
+_BINDERS = frozenset(
+    {b"bind", b"bind_front", b"ref", b"cref", b"function"}
+)  # These return or wrap the function that they get.
 
 
 class Expressions:
-    """Finds for each expression of a file its type, and the enumeration type of its value or number."""
+    """Finds the type of each expression of a file, and the enumeration type of each value, even as an integer."""
 
     kinds: frozenset[str]
     macros: set[bytes]
-    passing: dict[bytes, tuple[str, int]]  # A macro is its argument at a place, cast to a type where one is named.
-    constants: dict[str, str]  # A macro has the type of the enumerator that it stands for.
+    passing: dict[bytes, tuple[str, int]]  # macro -> (type of its cast, or "", index of the argument it gives)
+    constants: dict[str, str]  # macro -> type of its enumerator
     records: dict[str, dict[bytes, tuple[str, int]]]
     results: dict[bytes, tuple[str, int]]
-    variables: dict[bytes, list[tuple[int, int, str, int]]]  # A name has its scope, type, pointers and dimensions.
+    variables: dict[bytes, list[tuple[int, int, str, int]]]  # name -> (begin, end of scope, type, pointers)
     fields: dict[bytes, set[tuple[str, int]]]
-    functions: dict[bytes, tuple[str, list[str]]]  # A function has the types of its result and parameters.
-    callable: dict[str, str]  # The objects of this type can be called; the value is the type of the result.
-    converted: dict[str, str]  # The objects of this class convert to this type.
+    functions: dict[bytes, tuple[str, list[str]]]  # function -> (result type, parameter types)
+    callable: dict[str, str]  # type of a callable object -> type of the result
+    converted: dict[str, str]  # class -> type to which its objects convert
     aliases: dict[str, str]
-    carried: dict[tuple[bytes, int], str]  # A name and the beginning of its scope have an enumeration type.
+    carried: dict[tuple[bytes, int], str]  # (name, begin of its scope) -> enumeration type of an integer
 
     def function_of(self, value: Any) -> str:
         """Return the type of what a function, its address or a lambda returns; empty for other values."""
@@ -179,7 +181,7 @@ class Expressions:
         return self.records.get(owner, {}).get(field) or (next(iter(known)) if len(known) == 1 else ("", 0))
 
     def _called(self, node: Any) -> tuple[str, int]:
-        """Return the type of what a call gives: of a method of a container, a function of std, or one of this file."""
+        """Return the type of a call's result, for methods of containers, functions of std, and functions of this file."""
         name, function = self.callee(node), node.child_by_field_name("function")
         given = code(node.child_by_field_name("arguments"))
         if function.type == "lambda_expression":
@@ -221,7 +223,7 @@ class Expressions:
         return None
 
     def cast(self, node: Any) -> tuple[str, Any]:
-        """Return what ``integers.cast`` says, with aliases and ``decltype`` followed."""
+        """Return (type, operand) of a cast as ``integers.cast`` does, and resolve aliases and ``decltype``."""
         text, value = cast(node)
         if (passed := self.passed(node)) and passed[0]:
             text, value = passed
@@ -237,9 +239,9 @@ class Expressions:
         return (text, value) if known else ("", None)
 
     def passed(self, node: Any) -> tuple[str, Any] | None:
-        """Return the argument that the macro of this call is, and the type it casts it to, empty without a cast.
+        """Return (type, argument) if this calls a macro that gives one of its arguments; type is "" without a cast.
 
-        None for any other expression.
+        Return None for any other expression.
         """
         if node.type != "call_expression" or (callee := self.callee(node)) not in self.passing:
             return None

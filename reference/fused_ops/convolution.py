@@ -34,7 +34,7 @@ def _bytes_of(spec: TensorSpec, values: Array) -> Array:
 
 
 def _units(operation: Any, spec: TensorSpec) -> float:
-    """Return the size of one rounding into a tensor's type, in roundings of the arithmetic."""
+    """Return the unit roundoff of the tensor's type, divided by that of the arithmetic."""
     return PRECISION[spec.data_type][0] / PRECISION[operation.compute_type][0]
 
 
@@ -51,7 +51,7 @@ def _convolved(
     inner = operation.inner
     total, terms = scaled(x, scale, bias)
     passed = activated(operation.activation, total)
-    # An element that a ReLU stops is 0, without an error.
+    # If ReLU turns a NaN into 0, the element has no error.
     terms = np.where(np.isnan(total) & ~np.isnan(passed), 0, terms)
     memory = {name: _bytes_of(inner.tensor(name), values) for name, values in others.items()}
     output = inner.outputs[0]
@@ -60,7 +60,7 @@ def _convolved(
     roundings, magnitude = np.asarray(roundings_of(found)), magnitude_of(found)
     of_terms, per_term = found, 0.0
     if operation.prologue is not None:
-        # Each rounded value is at most the sum of its terms. Two neighbouring values may result from one sum.
+        # The sum of its terms bounds each rounded value. An inexact sum may round to either of two neighbours.
         of_terms = evaluate(inner, {**memory, "x": _bytes_of(operation.x, terms)})[output]
         magnitude = np.maximum(magnitude, magnitude_of(of_terms))
         per_term = 2 * _units(operation, operation.x) + PROLOGUE_ROUNDINGS

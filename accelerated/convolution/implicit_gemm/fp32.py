@@ -12,9 +12,9 @@ from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/fp32.cu"
 DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
-MIN_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
-MAX_TAPS = 31  # taps of all axes together, as bits of a mask
-FEW_FILTERS = 16  # filters for which these tiles are too large
+MIN_ARCHITECTURE = 80  # compute capability 8.0, the first with cp.async
+MAX_TAPS = 31  # sum of the taps per axis, because a mask has one bit for each
+FEW_FILTERS = 16  # up to this many filters would leave most of a tile empty
 VECTOR = 4  # floats per 16-byte vector
 FLOAT_BYTES = 4
 STAGES = 3  # K-blocks in flight
@@ -83,10 +83,10 @@ FP32 = (Fp32Kernel(128, 64, 1.0), Fp32Kernel(64, 128, 0.95))
 
 
 def _kind(product: Product) -> str:
-    """Return how x is read: in rows of neighbouring K, or in NCHW with neighbouring M."""
+    """Return the kernel's variant: "rows" if x is contiguous along K (NHWC), "nchw" if it is contiguous along M."""
     return "rows" if product.value.x_channel == 1 else "nchw"
 
 
 def suits(product: Product) -> bool:
-    """Return whether the kernels serve a product and its filters fill their tiles."""
+    """Return whether the kernels can serve a product, and it has enough filters to fill a tile."""
     return product.value.n > FEW_FILTERS and FP32[0].serves(product)

@@ -1,8 +1,8 @@
 """Copy filter and image with channels innermost, and multiply them on tensor cores.
 
-The workspace has copies of an image or filter with another layout, where the product is long enough to repay them.
-Padding is zero in both copies. No value outside a window meets the sum, not even NaN times zero. Results in NCHW that
-TMA cannot write also pass through the workspace with channels innermost.
+An image or filter with another layout is copied to the workspace if the product is long enough to repay the copy.
+Padded channels are zero in both copies, because NaN times zero would be NaN. Results in NCHW that TMA cannot write also
+pass through the workspace, in NHWC.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .products import kernel_of, product_launch
 from .tma import stores_planes_sooner
 
 ALIGNMENT = 256
-MIN_CHANNELS = 8  # per group; fewer would be mostly padding
+MIN_CHANNELS = 8  # per group; with fewer, copies would be mostly padding
 # MIN_PRODUCTS bounds the products per value of x from which a copy saves time. A copy moves two values (about 1 ps at
 # the bandwidth of an H200). A product takes 4 fs on its tensor cores.
 MIN_PRODUCTS = 128
@@ -138,10 +138,10 @@ class Copies:
 
 
 class PackNhwc(ConvolutionSolver):
-    """Serve IMPLICIT_PRECOMP_GEMM, and the dilated images that have IMPLICIT_GEMM alone.
+    """Serve IMPLICIT_PRECOMP_GEMM, and dilated convolutions for which the document lists IMPLICIT_GEMM alone.
 
-    Filter and image are copied with channels innermost where they have another layout, tensor cores multiply them, and
-    results in NCHW are transposed.
+    A filter or image with another layout is copied to NHWC. Tensor cores multiply the copies, and a last launch
+    transposes results to NCHW.
     """
 
     name = "convolution.pack_nhwc"
@@ -170,7 +170,7 @@ class PackNhwc(ConvolutionSolver):
         product = problem.product(copies.product)
         copying = 2 * copies.nbytes / Rates.BANDWIDTH
         computing = kernel_of(product).computing_seconds(product)
-        # Where channels are padded, each copy takes another launch, of zeros.
+        # If channels are padded, each copy needs another launch, which writes zeros.
         launches = 3 if copies.padded_channels == copies.channels else 5
         return launches * Rates.LAUNCH + copying + max(problem.memory_seconds, computing, problem.writing_seconds)
 

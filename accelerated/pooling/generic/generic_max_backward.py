@@ -12,17 +12,18 @@ from .generic import INDEX_BYTES, configured, index_shape, thread_blocks, vector
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_max_backward.cu"
-TILE_WINDOW = 256  # positions per window up to which blocks use tiles, where one thread scans a window
-SMALL_WINDOW = 32  # positions per window up to which one thread scans it without a team
+TILE_WINDOW = 256  # maximum positions per window for tiles, where one thread scans a window
+SMALL_WINDOW = 32  # positions per window from which several threads scan it as a team
 LOADS = 8  # minimum loads per thread of a team
-MAX_TEAM = 1024  # threads per team, at most
-ENOUGH_THREADS = 2**16  # threads that keep a GPU busy, approximately
+MAX_TEAM = 1024  # threads per team
+ENOUGH_THREADS = 2**16  # approximate number of threads that keep a GPU busy
 
 
 class GenericMaxBackward(PoolingSolver):
-    """Serve any gradient of a maximum.
+    """Serve gradients of max pooling with any window.
 
-    Blocks find the first maxima for a tile of inputs. For large windows one launch finds them and the next one gathers.
+    A block finds the first maxima of the windows over a tile of x, and gathers dy there. For large windows, one launch
+    writes the indices of the maxima, and the next one gathers.
     """
 
     name = "pooling.generic_max_backward"
@@ -35,7 +36,7 @@ class GenericMaxBackward(PoolingSolver):
 
 
 def _of_large_windows(problem: PoolingProblem) -> Configuration:
-    """Return the launch that gathers by indices; its ``before`` is the launch that finds them."""
+    """Return the launch that gathers dy by index; its ``before`` is the launch that finds the indices."""
     shape, width = problem.shape, vector_width(problem)
     indices = index_shape(shape)
     found = walk_of(indices, width, forward=True)

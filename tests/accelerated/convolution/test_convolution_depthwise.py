@@ -168,8 +168,8 @@ def test_what_lies_outside_of_windows_is_of_no_matter(backend):
 
 
 def test_which_solver_is_preferred():
-    """TMA serves NHWC vectors of half and float that fill half a box. Thread tiles serve the other windows with a compiled kernel. The rest
-    have a kernel of any window."""
+    """TMA serves NHWC in half and float if channels fill half a box. Thread tiles serve the other windows with a
+    kernel of their size, and one kernel serves all other windows."""
     wide, planes = depthwise(40, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
     assert preferred(wide) == "depthwise_tma"
     for operation in (depthwise(16, (6, 7)), depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
