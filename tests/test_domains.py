@@ -52,7 +52,7 @@ def judge():
 
 @pytest.mark.long  # make fuzz also judges drawn operations, on both backends
 @pytest.mark.parametrize("name", DOMAINS)
-def test_what_is_drawn_is_accepted_and_judged(name, judge):
+def test_drawn_operations_are_accepted_and_judged(name, judge):
     """The reference accepts each drawn operation, the judge passes it, and an entry equals its parsed line."""
 
     def look(drawn):

@@ -163,7 +163,7 @@ def judge() -> Judge:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DOMAINS)
-def test_descriptors_of_the_largest_numbers(judge, name):
+def test_drawn_operations_near_the_limits_are_correct(judge, name):
     """Both backends compute the drawn operations correctly, by every solver."""
 
     def look(drawn: Any) -> None:
@@ -228,7 +228,7 @@ def test_elements_far_apart(handle, name):
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("stride", [2**30, 2**29 + 3, 2**31 - 8])
-def test_padding_beside_elements_far_apart(handle, data_type, stride):
+def test_padding_next_to_elements_far_apart(handle, data_type, stride):
     """Offsets of the padding that exceed 32 bits do not lead a vector access to a wrong element."""
     for before in (1, 2, 3, 5, 9):
         operation = transform.applied(transform.changing(before=(0, 0, 0, before)), (1, 1, 2, 2), data_type)

@@ -35,7 +35,7 @@ class Told:
 
 
 @pytest.mark.parametrize("offsets, aligned", OFFSETS)
-def test_plans(offsets: tuple[int, ...], aligned: bool) -> None:
+def test_unaligned_operands_choose_the_other_plan(offsets: tuple[int, ...], aligned: bool) -> None:
     served: list[str] = []
     operation: Any = SimpleNamespace(operands=tuple(MULTIPLES))
     first, other = (Told(name, served) for name in ("first", "other"))
@@ -45,7 +45,7 @@ def test_plans(offsets: tuple[int, ...], aligned: bool) -> None:
 
 
 @pytest.mark.parametrize("same, by", [("xy", "other"), ("xz", "first"), ("yz", "first"), ("", "first")])
-def test_plans_of_operands_apart(same: str, by: str) -> None:
+def test_operands_at_one_address_choose_the_other_plan(same: str, by: str) -> None:
     served: list[str] = []
     operation: Any = SimpleNamespace(operands=tuple(MULTIPLES))
     first, other = (Told(name, served) for name in ("first", "other"))
@@ -65,7 +65,7 @@ def noting(kind: type[Any], served: list[str], *arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("offsets, aligned", OFFSETS)
-def test_launches(offsets: tuple[int, ...], aligned: bool) -> None:
+def test_unaligned_operands_choose_the_fallback_launch(offsets: tuple[int, ...], aligned: bool) -> None:
     served: list[str] = []
     launch = noting(BackgroundLaunch, served, Told("other", served), tuple(MULTIPLES.values()))
     launch.start([BEGIN + offset for offset in offsets], None)

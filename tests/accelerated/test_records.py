@@ -66,7 +66,7 @@ def test_alike_addresses_have_one_record():
     assert len(seen) > 150
 
 
-def test_what_is_alike():
+def test_addresses_with_equal_low_bits_are_alike():
     """Addresses are alike if their low bits are the same, and if the same operands share an address."""
     assert likeness([512, 1024 + 3]) == likeness([256, 3]) != likeness([256, 259 + 1])
     assert likeness([512, 512]) == likeness([256, 256]) != likeness([512, 1024])
@@ -85,7 +85,7 @@ def test_an_address_in_a_record():
     assert uploads == [(34, b"x", "stream"), (50, b"x", "stream"), (2, b"x", "stream")]
 
 
-def test_scratch_memory_is_asked_for_by_part():
+def test_each_part_has_only_its_own_scratch_memory():
     """Each part gets only the scratch memory that its own steps need, and gives it back."""
 
     class Lent:

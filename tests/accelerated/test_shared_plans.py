@@ -48,7 +48,7 @@ def representatives(device):
     return found.values()
 
 
-def test_a_shared_plan_launches_what_a_plan_of_ones_own_would():
+def test_a_shared_plan_launches_the_same_as_a_separate_plan():
     device, shared = Named(open_device("emulated")), 0
     for operation in representatives(device):
         names = without_values(operation)[1]
@@ -149,7 +149,7 @@ def test_a_planner_that_needs_the_number_gets_it(monkeypatch, handle, is_fallbac
     assert {"0.75", "0.375"} <= set(map(repr, asked))
 
 
-def test_a_placeholder_answers_what_is_part_of_the_key_alone():
+def test_a_placeholder_refuses_uses_that_need_its_value():
     unknown, one, zero = Scalar("alpha", None), Scalar("alpha", 1.0), Scalar("alpha", 0.0)
     assert one == 1 and one != 0 and zero == 0 and not zero and unknown != 0 and unknown != 1 and unknown
     assert (one / 4).of({"alpha": 1.0}) == 0.25 and zero / 4 == 0

@@ -83,7 +83,7 @@ def test_another_solver_serves_until_the_preferred_one_is_compiled(family, devic
     assert family.plan_of(OPERATION, device).solver == "fast"
 
 
-def test_whoever_measures_waits_for_the_preferred_solver(family, device, gate):
+def test_wait_for_kernel_waits_for_the_preferred_solver(family, device, gate):
     plan = family.plan_of(OPERATION, device)
     threading.Timer(0.2, gate.set).start()
     for launch, _ in plan.steps:
@@ -97,7 +97,7 @@ def test_a_module_is_compiled_once_for_all_plans(family, device, gate):
     assert len(device.background.tasks()) == 1
 
 
-def test_without_compilation_the_planner_passes_over(family, device, monkeypatch, caplog):
+def test_without_jit_the_planner_uses_a_built_solver(family, device, monkeypatch, caplog):
     """No compilation starts. The reason is logged once, and other processes can read it."""
     monkeypatch.setenv("DUALDNN_JIT", "off")
     with caplog.at_level(logging.WARNING, "dualdnn"):
@@ -110,7 +110,7 @@ def test_without_compilation_the_planner_passes_over(family, device, monkeypatch
     assert "DUALDNN_JIT=off" in information.facts()["served by fallbacks"]
 
 
-def test_without_a_compiler_the_planner_passes_over(family, device, monkeypatch):
+def test_without_a_compiler_the_planner_uses_a_built_solver(family, device, monkeypatch):
     def missing(self):
         raise DeviceUnavailable("there is no compiler")
 
@@ -149,7 +149,7 @@ def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(family, devic
     assert result(plan, device) == 1
 
 
-def test_an_inner_family_passes_over_for_itself(family, device, monkeypatch, tmp_path):
+def test_an_inner_family_chooses_its_own_substitute(family, device, monkeypatch, tmp_path):
     """The outer solver plans another operation, whose family picks its own substitute."""
 
     class Outer(Storing):
@@ -160,7 +160,7 @@ def test_an_inner_family_passes_over_for_itself(family, device, monkeypatch, tmp
     assert result(SolverFamily(Problem, (Outer(tmp_path, "outer", 3),)).plan_of(OPERATION, device), device) == 2
 
 
-def test_a_forced_solver_whose_modules_cannot_be_had_is_passed_over(family, device, monkeypatch):
+def test_a_forced_solver_without_modules_has_a_substitute(family, device, monkeypatch):
     monkeypatch.setattr("dualdnn.accelerated.solver.forced_solvers", lambda: frozenset({"fast"}))
     with monkeypatch.context() as patch:
         patch.setenv("DUALDNN_JIT", "off")
@@ -168,12 +168,12 @@ def test_a_forced_solver_whose_modules_cannot_be_had_is_passed_over(family, devi
     assert family.plan_of(OPERATION, device).solver == "fast"
 
 
-def test_a_solver_that_is_asked_for_is_compiled(family, device, monkeypatch):
+def test_a_solver_named_by_the_caller_is_compiled(family, device, monkeypatch):
     assert family.plan(Problem(OPERATION, device), "fast").solver == "fast"
 
 
 @pytest.mark.parametrize("waits", ["the environment", "the device"])
-def test_calls_that_wait_for_kernels(family, device, monkeypatch, waits):
+def test_the_environment_or_the_device_may_wait_for_compilation(family, device, monkeypatch, waits):
     """The emulated device waits for compilation, so that timing does not decide which kernel serves."""
     if waits == "the environment":
         monkeypatch.setenv("DUALDNN_JIT", "wait")
@@ -191,7 +191,7 @@ def test_a_source_that_the_compiler_refuses_leaves_the_other_solver(family, devi
     assert len(caplog.messages) == 1 and "its modules cannot be had: fast.cu" in caplog.messages[0]
 
 
-def test_a_word_that_the_environment_does_not_know(family, device, monkeypatch):
+def test_an_unknown_value_of_dualdnn_jit_is_refused(family, device, monkeypatch):
     monkeypatch.setenv("DUALDNN_JIT", "never")
     with pytest.raises(ValueError, match="DUALDNN_JIT='never': expected off or wait, or nothing"):
         family.plan_of(OPERATION, device)

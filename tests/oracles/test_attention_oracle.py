@@ -124,7 +124,7 @@ def computed(c: Configuration, data_type):
 
 
 @pytest.mark.parametrize("first", range(0, COUNT, BLOCK))
-def test_answers_of_nvidia(first):
+def test_the_reference_agrees_with_nvidia(first):
     """Outputs and gradients of data and weights agree in one of the data types; NaN in padding changes nothing."""
     for number in range(first, first + BLOCK):
         c = configuration(number)
@@ -153,7 +153,7 @@ def test_one_step(first):
             assert (np.delete(found, current, axis=0) == 7).all()
 
 
-def test_the_configurations_are_of_every_kind():
+def test_the_configurations_cover_every_kind():
     every = [configuration(number) for number in range(COUNT)]
     assert {tuple(bool(size) for size in c.projected) for c in every if c.trains} == {tuple(n >> i & 1 == 1 for i in range(4)) for n in range(16)}  # fmt: skip
     for trait in ("has_biases", "has_residuals", "is_one_to_one", "trains"):

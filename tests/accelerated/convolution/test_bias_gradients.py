@@ -41,13 +41,13 @@ def test_channels(backend, kind, dims):
     check(backend, gradient(kind, dims, "nhwc"), DividedChannels())
 
 
-def test_what_they_do_not_serve(backend):
+def test_nchw_and_many_channels_are_refused(backend):
     """The solver refuses NCHW, and more than MAX_CHANNELS channels."""
     of = lambda *given: possible_solvers(gradient(*given), backend.device)  # noqa: E731
     assert CHANNELS not in of(FLOAT, (2, 3, 4, 5), "nchw") and CHANNELS not in of(FLOAT, (2, 1028, 2, 2), "nhwc")
 
 
-def test_nothing_is_read_around_dy(backend):
+def test_no_read_passes_the_end_of_dy(backend):
     """The kernel reads nothing past the last element of dy; the emulated device would report it."""
 
     class Operand:

@@ -80,7 +80,7 @@ def test_few_channels_take_one_launch_for_each_residue_class(backend, operation)
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_by_tma(backend, name):
+def test_tma_serves_the_expected_products_and_copies(backend, name):
     operation, products, copies = GRADIENTS[name]
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert sum("implicit_gemm_tma" in kernel for kernel in names) == products, names
@@ -93,7 +93,7 @@ def test_filters_at_odd_addresses_are_copied(backend):
     check(backend, operation, "convolution.data_gradient", shift=UNALIGNED, shifted="w")
 
 
-def test_what_no_tap_meets_is_zero_by_one_launch(backend):
+def test_one_launch_clears_pixels_without_taps(backend):
     operation = gradient((2, 8, 9, 11), (16, 8, 1, 1), padding=(0, 0), stride=(2, 2))
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert names.count("tensor_arithmetic_set") == 1 and len(names) <= 3, names
@@ -147,7 +147,7 @@ def test_depthwise_gradients_take_one_launch(backend, name, shifted):
 
 
 @pytest.mark.parametrize("operand", ("dy", "w"))
-def test_depthwise_gradients_of_what_is_not_finite(backend, operand):
+def test_infinity_and_nan_reach_only_pixels_under_their_taps(backend, operand):
     """An infinity or NaN reaches the pixels under its taps and no others, and meets the zeros around dy."""
     for name in ("depthwise", "stride and dilation", "residues without taps"):
         inputs = {"w": "normal", "dy": "normal", "dx": "normal"} | {operand: "special"}
@@ -206,7 +206,7 @@ def test_small_groups_take_one_launch_whatever_the_stride(backend):
         ((8, 1, 1, 160000), (512, 1, 1, 10), (1, 5), (0, 0), "data_gradient_folded"),
     ],
 )
-def test_few_channels_have_a_kernel_of_their_own_where_it_is_faster(backend, x, w, stride, padding, solver):
+def test_few_channels_have_their_own_kernel_if_it_is_faster(backend, x, w, stride, padding, solver):
     """Tiles of 16 x 16 are nearly empty in an image of one row: it took 4,657 us on an H200."""
     o = gradient(
         x,
@@ -220,7 +220,7 @@ def test_few_channels_have_a_kernel_of_their_own_where_it_is_faster(backend, x, 
     assert backend.plan(o).solver == f"convolution.{solver}"
 
 
-def test_one_launch_fills_what_no_tap_meets(backend):
+def test_one_launch_clears_several_residue_classes(backend):
     """Stride 3 and a 1 x 1 filter leave two of three residue classes without a tap; these must become zero."""
     operation = gradient((1, 8, 9, 7), (16, 8, 1, 1), padding=(0, 0), stride=(3, 1))
     names = kernels(check(backend, operation, "convolution.data_gradient"))

@@ -154,20 +154,20 @@ def test_any_operand_may_begin_at_any_element(backend, layout, channels, name):
 
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
 @pytest.mark.parametrize("channels", (12, 16))
-def test_padding_times_what_is_not_finite(backend, layout, channels):
+def test_padding_times_infinity_or_nan_is_nan(backend, layout, channels):
     """Padding is zero, so an infinite or NaN filter tap in the padding makes the result NaN."""
     inputs = {"x": "normal", "w": "special", "y": "normal"}
     check(backend, depthwise(channels, (5, 4), layout=layout), inputs=inputs)
 
 
-def test_what_lies_outside_of_windows_is_of_no_matter(backend):
+def test_nan_outside_of_windows_changes_no_result(backend):
     """NaN must not spread to other channels, nor from rows and columns that the stride skips."""
     for data_type in (HALF, FLOAT):
         operation = depthwise(72, (35, 16), stride=2, padding=0, data_type=data_type)
         check(backend, operation, inputs={"x": "special", "w": "normal", "y": "normal"})
 
 
-def test_which_solver_is_preferred():
+def test_window_and_layout_decide_the_preferred_solver():
     """TMA serves NHWC in half and float if channels fill half a box. Thread tiles serve the other windows with a
     kernel of their size, and one kernel serves all other windows."""
     wide, planes = depthwise(40, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
@@ -210,7 +210,7 @@ def test_any_window(backend, data_type, layout, solver):
 
 
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=lambda t: t.name)
-def test_several_filters_of_a_channel(backend, layout):
+def test_a_channel_may_have_several_filters(backend, layout):
     made = depthwise(6, (9, 10), layout=layout, mode=MIRRORED)
     w = replace(made.w, dims=(18, 1, 3, 3))
     y = TensorSpec.packed(HALF, made.convolution.output_dims(made.x.dims, w.dims), layout)
@@ -218,7 +218,7 @@ def test_several_filters_of_a_channel(backend, layout):
 
 
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
-def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
+def test_blocks_with_tma_cover_the_tensor_and_fit_shared_memory(window, stride):
     """The chosen blocks fit shared memory and the thread limit, and cover every channel, column and row."""
     for channels, size, images in ((8, 1, 1), (64, 7, 3), (96, 112, 64), (256, 56, 64), (960, 7, 128), (32, 300, 2)):
         for data_type in (HALF, FLOAT):

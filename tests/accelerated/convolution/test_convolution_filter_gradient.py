@@ -221,7 +221,7 @@ ODD_PLANES = {
 @pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "shared"])
 @pytest.mark.parametrize("name", ODD_PLANES)
-def test_planes_that_are_no_vectors_are_read_in_place(seven_multiprocessors, name, alone, rows_are_filters):
+def test_planes_without_whole_vectors_are_read_in_place(seven_multiprocessors, name, alone, rows_are_filters):
     solver = FilterGradientNchw(NCHW_KERNELS[-1])
     made = divided(solver, alone=alone, rows_are_filters=(rows_are_filters,))
     plan = check(seven_multiprocessors, ODD_PLANES[name], made)
@@ -255,7 +255,7 @@ def test_infinities_stay_in_their_group(seven_multiprocessors):
 
 
 @pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
-def test_volumes_in_planes_have_algorithm_3(seven_multiprocessors, configuration):
+def test_ncdhw_volumes_use_algorithm_3(seven_multiprocessors, configuration):
     operation = half((2, 24, 4, 5, 6), (40, 24, 2, 3, 3), configuration, formats=NCHW, algo=ALGO_3)
     check(seven_multiprocessors, operation, shift=UNALIGNED)
     assert kernels(check(seven_multiprocessors, operation))[-1].startswith("convolution_filter_gradient_t")
@@ -263,7 +263,7 @@ def test_volumes_in_planes_have_algorithm_3(seven_multiprocessors, configuration
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
 @pytest.mark.parametrize("multiprocessors", [1, 2, 7, 8, 24])
-def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
+def test_any_number_of_blocks_may_share_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
     """A tile is less than a block's share, or has equal parts, or parts and a rest. One thread or several add them."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
     solver = divided(FilterGradientTma(KERNELS[-1]), few_parts=few_parts)
@@ -284,7 +284,7 @@ def test_every_k_block_has_one_block(tiles, k_blocks, blocks):
     assert shares.further <= tiles * shares.rest and bool(shares.further) == bool(shares.rest)
 
 
-def test_addresses_that_tma_does_not_take(seven_multiprocessors):
+def test_operands_unaligned_for_tma_are_correct(seven_multiprocessors):
     for shifted in ("x", "dy", "dw"):
         check(seven_multiprocessors, GRADIENTS["taps"], TMA + "64x128", shift=UNALIGNED // 2, shifted=shifted)
 
@@ -301,7 +301,7 @@ def test_which_gradients_are_preferred(seven_multiprocessors):
 
 @pytest.mark.parametrize("images, channels, size, layout, transposed", [
     (32, 512, 14, NCHW, True), (32, 512, 7, NHWC, False), (24, 512, 14, NCHW, False), (64, 128, 28, NCHW, False)])  # fmt: skip
-def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, channels, size, layout, transposed):
+def test_tf32_has_images_innermost_if_both_operands_are_copied(monkeypatch, images, channels, size, layout, transposed):
     """Images become innermost if both operands are copied anyway, images fill boxes, and the sum is not split."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
@@ -316,7 +316,7 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
 @pytest.mark.parametrize("dx, dw, parts, further, unsplit", [
     ((32, 1024, 14, 14), (256, 1024, 1, 1), 4, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 288),
     ((64, 256, 56, 56), (256, 256, 3, 3), 7, True, 0)], ids=str)  # fmt: skip
-def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further, unsplit):
+def test_the_fastest_division_among_blocks_is_chosen(monkeypatch, dx, dw, parts, further, unsplit):
     """The fastest division is chosen: equal parts, parts and a rest that further blocks share, or unsplit tiles."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)

@@ -43,12 +43,12 @@ def test_groups_that_share_tiles(backend, name, inputs):
 
 
 @pytest.mark.parametrize("shifted", ["x", "w", "y", "workSpace"])
-def test_operands_that_begin_anywhere(backend, shifted):
+def test_operands_may_begin_at_any_element(backend, shifted):
     """If TMA cannot read the operands, no block marks its results as right, so the last launch computes all."""
     check(backend, FORWARD["eight groups of four"][0], PACKED, shift=UNALIGNED, shifted=shifted, inputs="infinite")
 
 
-def test_a_rectified_nan_is_noted(backend):
+def test_a_nan_that_relu_removes_is_noted(backend):
     """ReLU turns NaN into zero, so the kernel looks for NaN in the sums and not in the results."""
     plain = FORWARD["eight groups of four"][0]
     relu = ActivationSpec(
@@ -71,7 +71,7 @@ def test_data_gradients(backend, monkeypatch, stride):
     assert any("implicit_gemm_tma" in name for name in names) and names.count("convolution_grouped") >= 1, names
 
 
-def test_many_groups_are_served_so_where_sums_take_longer(backend, monkeypatch):
+def test_large_products_of_many_groups_are_packed(backend, monkeypatch):
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
     large = convolution(PRECOMPUTED, (32, 256, 28, 28), 256, (3, 3), data_type=HALF, layout=NHWC, groups=32)
     small = FORWARD["eight groups of four"][0]

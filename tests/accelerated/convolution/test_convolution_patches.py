@@ -91,7 +91,7 @@ def backend(monkeypatch):
 
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("name", ALL)
-def test_of_every_layout(backend, name, kind):
+def test_patches_of_every_layout_are_correct(backend, name, kind):
     """Both the preferred solver and the one that copies the patches are right."""
     operation = gradients(ALL[name])[kind]
     copied = [each for each in possible_solvers(operation, backend.device) if each.endswith("copied_patches")]
@@ -118,14 +118,14 @@ def test_an_image_of_one_window_becomes_a_pixel(kind, layout):
     assert operation.tensor(IMAGES[kind]).dims == (3, 160, 1, 1) and operation.convolution.stride == (1, 1)
 
 
-def test_windows_of_transforms_stay():
+def test_fft_and_winograd_keep_their_filter():
     operation = patches((3, 8, 3, 3), 16, (3, 3), layout=NCHW, stride=(1, 1))
     assert in_place(operation) != operation
     for algo in (FFT, WINOGRAD):
         assert in_place(replace(operation, algo=algo)).w == operation.w
 
 
-def test_long_steps_become_depth():
+def test_strides_beyond_8_become_depth():
     """TMA steps over at most 8 pixels, so that patches of 16 rows are volumes of 16 rows."""
     operation = in_place(patches((2, 3, 33, 48), 24, (16, 16)))
     assert operation.x.dims == (2, 48, 2, 16, 3) and operation.w.dims == (24, 48, 1, 16, 1)
@@ -151,7 +151,7 @@ def test_other_operations_stay_as_they_are(operation):
     assert in_place(operation) == operation
 
 
-def test_elements_of_a_copy_are_as_wide_as_the_neighbours():
+def test_a_copy_moves_contiguous_pixels_as_wide_elements():
     """Four neighbours of 16 bits move as one element of 8 bytes, unless the address is odd."""
     found = Patches(patches((2, 3, 12, 8), 16, (4, 4), layout=NCHW))
     assert {side.data_type for side in found.moved(True)} == {DOUBLE}
@@ -168,7 +168,7 @@ def test_integers_become_wider_pixels(backend):
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-def test_at_odd_addresses(backend, kind):
+def test_patches_at_odd_addresses_are_correct(backend, kind):
     operation = gradients(OPERATIONS["planes"])[kind]
     solver = next(each for each in possible_solvers(operation, backend.device) if each.endswith("copied_patches"))
     check(backend, operation, solver, shift=UNALIGNED)
@@ -182,7 +182,7 @@ def test_patches_of_many_residues_are_one_product(backend):
 
 
 @pytest.mark.parametrize("kind", ["forward", "data gradient"])
-def test_copies_have_an_order_of_sums_of_their_own(backend, kind):
+def test_copied_patches_have_their_own_order_of_summation(backend, kind):
     """A patch is summed in the order of the filter. Other solvers sum tap by tap, so that their bits differ."""
     operation = gradients(patches((2, 8, 12, 8), 16, (4, 4), layout=NCHW))[kind]
     family = SOLVER_FAMILIES[type(operation)]
@@ -192,7 +192,7 @@ def test_copies_have_an_order_of_sums_of_their_own(backend, kind):
     assert copied is not None and list(orders.values()).count(copied) == 1
 
 
-def test_results_in_planes_pass_through_the_workspace(backend):
+def test_nchw_results_pass_through_the_workspace(backend):
     """The product writes channels innermost where rows of planes are no whole boxes, and a copy transposes them."""
     names = kernels(check(backend, OPERATIONS["planes"], "convolution.copied_patches"))
     assert names[0].startswith("transform") and names[2].startswith("transform") and len(names) == 3, names
@@ -200,7 +200,7 @@ def test_results_in_planes_pass_through_the_workspace(backend):
 
 
 @pytest.mark.parametrize("name", ["half", "planes"])
-def test_with_bias_and_activation(backend, name):
+def test_patches_with_bias_and_activation_are_correct(backend, name):
     o = OPERATIONS[name]
     relu = ActivationSpec(
         cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0

@@ -94,7 +94,7 @@ def test_every_tile_in_float(backend, operation, kind, shift, kernel):
     assert f"convolution_implicit_gemm_fp32_{kind}_{kernel.n}x{kernel.m}" in kernels(plan)
 
 
-def test_values_that_are_gathered_one_by_one(backend):
+def test_floats_in_nchw_run_on_cuda_cores(backend):
     """Even if TF32 is allowed, floats in NCHW run on CUDA cores; vectors of NHWC channels run on tensor cores."""
     nchw, vectors = (
         convolution(IMPLICIT, (2, 12, 6, 7), 17, (3, 3), layout=layout, result=NCHW) for layout in (NCHW, NHWC)
@@ -227,7 +227,7 @@ def test_blocks_share_tiles(count, k_blocks, shared):
 
 @pytest.mark.parametrize("kernel", TMA, ids=named)
 @pytest.mark.parametrize("later", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))])
-def test_later_blocks(two_multiprocessors, kernel, later):
+def test_later_blocks_may_take_few_tiles(two_multiprocessors, kernel, later):
     """Results are right if later blocks take only a few tiles each, with and without beta."""
     sharing = Sharing(min_tiles=1, later_results=later * kernel.m * kernel.n)
     other = TmaKernel(
@@ -245,7 +245,7 @@ def test_later_blocks(two_multiprocessors, kernel, later):
         assert launch.function.name == kernel.entry and launch.grid[0] > 2
 
 
-def test_which_planes_are_read_as_they_are(backend):
+def test_tma_reads_nchw_in_place_if_planes_fill_boxes(backend):
     """TMA reads NCHW in place for 1 x 1 filters on tensor cores, if planes are whole vectors and fill most of a box."""
 
     def solver(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):
@@ -306,7 +306,7 @@ def test_bias_and_relu_beside_tma(backend, kernel, alpha2):
     ],
     ids=["stride", "dilation", "part of a row of channels"],
 )
-def test_what_tma_cannot_read(backend, operation):
+def test_other_solvers_serve_if_tma_cannot_read_x(backend, operation):
     assert "tma" not in check(backend, operation).solver
 
 
@@ -330,7 +330,7 @@ def test_results_that_pass_through_the_workspace(backend, operation, transposed)
     assert kernels(plan)[-1].startswith("transform_") == transposed
 
 
-def test_copies_that_32_bits_do_not_count(backend):
+def test_no_copy_has_2_to_31_elements(backend):
     """The copy of x has padded channels; if it had 2**31 elements or more, the kernel gathers x instead."""
     needed = [
         backend.workspace_bytes(convolution(PRECOMPUTED, (n, 9, 512, 512), 64, (3, 3), data_type=HALF))

@@ -135,7 +135,7 @@ def test_short_launches_are_timed_in_graphs(backend, monkeypatch, seconds, scrat
     assert backend.algorithm_time(operation, operands, None) == pytest.approx(expected)
 
 
-def test_what_reads_x_and_w_as_they_lie_reports_no_workspace(backend):
+def test_products_that_read_x_and_w_in_place_need_no_workspace(backend):
     """The reported workspace is 0 if TMA reads x and w in place, in NCHW or NHWC."""
     planes = convolution(PRECOMPUTED, (3, 64, 8, 8), 64, (1, 1), data_type=HALF, padding=0)
     channels = convolution(PRECOMPUTED, (1, 64, 5, 6), 40, (3, 3), data_type=HALF, layout=NHWC)

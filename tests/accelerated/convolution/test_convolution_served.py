@@ -166,7 +166,7 @@ def test_operands_may_begin_at_any_element(backend, operation, solver):
 
 @pytest.mark.long  # Each case runs all possible solvers, which the suite also runs on other operations.
 @pytest.mark.parametrize("operation, solver", SERVED.values(), ids=SERVED)
-def test_what_could_serve_is_right(operation, solver):
+def test_every_solver_that_can_serve_is_correct(operation, solver):
     """Every solver that claims to serve an operation computes it correctly, preferred or not."""
     backend = AcceleratedBackend("emulated")
     names = possible_solvers(operation, backend.device)
@@ -183,7 +183,7 @@ def wanted(listed):
 
 
 @pytest.mark.parametrize("operation", [operation for operation, _ in SERVED.values()], ids=SERVED)
-def test_what_serves_a_convolution_is_built(wanted, operation):
+def test_preferred_kernels_are_built_ahead(wanted, operation):
     """Every preferred kernel is built ahead, except depthwise kernels, which are compiled for one shape each."""
     device = AcceleratedBackend("emulated").device
     listing = build_ahead.Listing(device)
@@ -231,7 +231,7 @@ def test_few_products_are_preferred_where_the_device_has_a_thread_for_each(backe
     assert served == {False, True}
 
 
-def test_convolutions_of_no_depth_of_channels_are_not_depthwise(backend):
+def test_several_filters_per_channel_use_only_the_windows_kernel(backend):
     operation = convolution(IMPLICIT, (2, 6, 9, 7), 12, (3, 3), groups=6)
     names = [name for name in possible_solvers(operation, backend.device) if "depthwise" in name]
     assert names == ["convolution.depthwise_windows"]  # It lets several channels of y have the same channel of x.
@@ -284,7 +284,7 @@ def test_images_beyond_32_bits(backend, algo, groups):
         check(backend, operation, problem=problem)
 
 
-def test_vectors_and_words_need_every_distance_to_fit():
+def test_vectors_and_words_need_every_stride_to_be_a_multiple():
     def described(channels, groups=1, layout=NHWC, data_type=HALF, gap=0):
         operation = convolution(
             IMPLICIT, (1, channels, 5, 5), 4, (3, 3), data_type=data_type, layout=layout, groups=groups
@@ -305,7 +305,7 @@ def test_vectors_and_words_need_every_distance_to_fit():
     assert not in_words(described(8, data_type=INT8, gap=2), 1)
 
 
-def test_positions_lie_side_by_side_in_planes():
+def test_nchw_pixels_form_vectors_if_strides_are_contiguous():
     def neighbours(x=(2, 3, 4, 6), taps=(1, 1), width=4, transposed=False, groups=1, **options):
         operation = convolution(IMPLICIT, x, 6, taps, groups=groups, **{"padding": 0, **options})
         strides = (*operation.x.strides[:2], 1, x[2]) if transposed else operation.x.strides
