@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from dualdnn.api import files
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.report import CaseResult, Clause, Function, Report, Subject, read_json, write_report
 from dualdnn.conformance.report import command as report_command
-from dualdnn.conformance.report import read_json
 from dualdnn.conformance.suite import collector, fixtures
 from dualdnn.conformance.suite import command as suite_command
 
@@ -154,10 +154,12 @@ def test_info(capsys):
 
 
 def test_the_page_of_a_kept_report(tmp_path, capsys):
-    from dualdnn.conformance.report import write_report
-    from synthetic_report import synthetic_report
-
-    written = write_report(synthetic_report(), tmp_path / "first")
+    cases = [
+        CaseResult(outcome, "host", ("f/c01",), outcome, 0.25, None, "größe-ε") for outcome in ("passed", "failed")
+    ]
+    rule = Clause("f/c01", "f", "semantics", None, "both", "1.2", "library", "It does what it does.")
+    report = Report.build(cases, [Subject("host")], {"f": Function("library", {"host": True})}, {rule.id: rule}, {})
+    written = write_report(report, tmp_path / "first")
     kept = tmp_path / "compliance.json.gz"
     kept.write_bytes(gzip.compress(written["compliance.json"].read_bytes()))
     assert main(["report", str(kept), "--out", str(tmp_path / "again")]) == 0
