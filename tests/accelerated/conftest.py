@@ -1,13 +1,38 @@
-"""Provides a fixture that holds compilation until a test allows it."""
+"""Provides plans of every kind of operation, and a fixture that holds compilation until a test allows it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.runtime import device as device_module
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.conformance.build_ahead import Listing, kinds
+
+
+class Named(Listing):
+    """Stands in for a device; its functions take any arguments and tell which kernel they are."""
+
+    def function(self, source: Any, kernel: str, definitions: Any = ()) -> Any:
+        limits = {"static_shared_bytes": 0, "maximum_threads": 1024, "holds_clusters": lambda *_: True}
+        return SimpleNamespace(
+            **limits, check=lambda *_: None, in_shape=lambda _: None, what=(source, kernel, tuple(definitions))
+        )
+
+
+@pytest.fixture(scope="session")
+def planned_kinds() -> tuple[Named, list[tuple[Any, Any]]]:
+    """Return a device that names kernels, and an operation with its plan for each kind, solver and data type."""
+    device, found = Named(open_device("emulated")), {}
+    for operation in kinds(device.device):
+        made = plan(operation, device)
+        key = (type(operation), made.solver, operation.tensor(operation.outputs[0]).data_type)
+        found.setdefault(key, (operation, made))
+    return device, [*found.values()]
 
 
 @pytest.fixture

@@ -2,27 +2,16 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from dualdnn.accelerated import backend as accelerated_backend
 from dualdnn.accelerated.plans import AlignedPlan, plan
-from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.scalars import Scalar, ValueNeeded, without_values
 from dualdnn.api import cudnn
 from dualdnn.api.operations import DropoutForward
-from dualdnn.conformance.build_ahead import Listing, kinds
 
 SCALARS = ((1.0, 0.0), (0.7, 0.3), (0.0, 1.0), (math.nan, -2.0))
-
-
-class Named(Listing):
-    """Stands in for a device; its functions tell which kernel they are."""
-
-    def function(self, source, kernel, definitions=()):
-        limits = {"static_shared_bytes": 0, "maximum_threads": 1024, "holds_clusters": lambda *_: True}
-        return SimpleNamespace(**limits, what=(source, kernel, tuple(definitions)))
 
 
 def described(made):
@@ -38,21 +27,11 @@ def launched(step, positions=()):
     return (function, step.template, *extents, fallback and launched(fallback))
 
 
-def representatives(device):
-    """Return one operation per kind, data type and solver."""
-    found = {}
-    for operation in kinds(device.device):
-        if without_values(operation)[1] and not isinstance(operation, DropoutForward):
-            first = operation.tensor(operation.outputs[0])
-            found.setdefault((type(operation), first.data_type, plan(operation, device).solver), operation)
-    return found.values()
-
-
-def test_a_shared_plan_launches_the_same_as_a_separate_plan():
-    device, shared = Named(open_device("emulated")), 0
-    for operation in representatives(device):
-        names = without_values(operation)[1]
-        for values in SCALARS:
+def test_a_shared_plan_launches_the_same_as_a_separate_plan(planned_kinds):
+    (device, found), shared = planned_kinds, 0
+    for operation, _ in found:
+        names = () if isinstance(operation, DropoutForward) else without_values(operation)[1]
+        for values in SCALARS if names else ():
             scalars = {name: values[i % 2] for i, name in enumerate(names)}
             wanted = replace(operation, **scalars)
             try:
