@@ -25,14 +25,14 @@ from .depthwise import DepthwiseSolver, steps_around, vector_of
 SOURCE = "convolution/depthwise/windows.cu"
 THREADS = 128  # per block, as in the kernel
 COLUMNS = 4  # per thread, as in the kernel
-AHEAD = 4  # taps whose columns are read at once, as in the kernel
+AHEAD = 4  # taps whose columns of x are read at once, as in the kernel
 MOST_CHANNELS = {HALF: 4, BFLOAT16: 4, FLOAT: 4, DOUBLE: 2}  # per thread, where channels are innermost
 MAX_LANES = 32  # vectors of channels per block
-MAX_RESIDUES = 16  # residues of a stride, as in the kernel
+MAX_RESIDUES = 16  # residue classes of a stride, as in the kernel
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 MAX_REPEATED = 16  # tiles per thread
-WAVES = 16  # blocks per multiprocessor from which threads have several tiles
-TILE_INSTRUCTIONS = 80  # per tile of a thread
+WAVES = 16  # blocks per multiprocessor, beyond which a thread computes several tiles
+TILE_INSTRUCTIONS = 80  # fixed cost per thread tile
 ROW_INSTRUCTIONS = 25  # per row of taps
 
 
@@ -53,7 +53,7 @@ class AxisStruct(ctypes.Structure):
 
 
 def gradient_axis(taps: int, stride: int, padding: int, dilation: int) -> AxisStruct:
-    """Return an axis of a gradient. The taps of each residue count backwards, so that they rise in dy."""
+    """Return an axis of an input gradient. Each residue counts its taps backwards, so that positions in dy increase."""
     common = gcd(stride, dilation)
     step = stride // common
     axis = AxisStruct(FastDivmod.of(stride), 1, padding, dilation // common, -step)
@@ -65,7 +65,7 @@ def gradient_axis(taps: int, stride: int, padding: int, dilation: int) -> AxisSt
 
 
 def convolution_axis(taps: int, stride: int, padding: int, dilation: int, parts: int = 1) -> AxisStruct:
-    """Return an axis of a convolution, whose taps are divided into parts: each has every ``parts``-th tap."""
+    """Return an axis of a convolution. Each of ``parts`` parts has every ``parts``-th tap."""
     axis = AxisStruct(FastDivmod.of(1), stride, 0, parts * dilation, parts)
     for part in range(min(parts, taps)):
         axis.taps[part] = TapsStruct(-(-(taps - part) // parts), part, part * dilation - padding)
@@ -74,8 +74,8 @@ def convolution_axis(taps: int, stride: int, padding: int, dilation: int, parts:
 
 @dataclass(frozen=True)
 class Windows:
-    """Describe a convolution of x to y where each channel of y has one channel of x, or an input gradient with dy as x
-    and dx as y.
+    """Describe a convolution where each channel of y depends on one channel of x, or its input gradient. For a
+    gradient, ``x`` is dy and ``y`` is dx.
     """
 
     convolution: ConvolutionSpec
@@ -87,7 +87,7 @@ class Windows:
 
     @property
     def is_known(self) -> bool:
-        """Return whether the kernel has the types and residues, and a vector of filters fits shared memory."""
+        """Return whether the kernel supports the types, strides and sizes, and shared memory holds its filters."""
         groups, strides = self.convolution.group_count, self.convolution.stride
         filters, channels = self.w.dims[0] // groups, self.w.dims[1]
         known = self.x.data_type in MOST_CHANNELS and self.y.data_type == self.x.data_type
@@ -98,7 +98,7 @@ class Windows:
 
     @property
     def _farthest(self) -> int:
-        """Return a bound of the positions to which a thread counts along an axis."""
+        """Return an upper bound of the positions that a thread computes along an axis."""
         c = self.convolution
         axes = zip(self.y.dims[2:], self.w.dims[2:], c.stride, c.padding, c.dilation, strict=True)
         beyond = 2 * COLUMNS + AHEAD  # columns of a tile, and taps that are read ahead
@@ -113,7 +113,7 @@ class Windows:
 
     @property
     def multiple(self) -> int:
-        """Return the channels of y that have the same channel of x."""
+        """Return how many channels of y share a channel of x."""
         return self.y.dims[1] // self.x.dims[1]
 
     @cached_property
@@ -125,7 +125,7 @@ class Windows:
         return vector_of(MOST_CHANNELS[self.x.data_type], self.x.dims[1], steps)
 
     def alignment(self, *operands: str) -> dict[str, int]:
-        """Return the alignment in bytes of the operands that hold x and y, where threads move vectors."""
+        """Return the alignment in bytes by operand, if threads move vectors; otherwise an empty dictionary."""
         return dict.fromkeys(operands, self.channels * self.x.scalar_bytes) if self.channels > 1 else {}
 
     @property
@@ -137,19 +137,19 @@ class Windows:
 
     @cached_property
     def apart(self) -> int:
-        """Return the columns from one column of a thread to the next: both meet the same taps."""
+        """Return the distance, in columns of y, between the columns of a thread, which all need the same taps."""
         stride, dilation = self.convolution.stride[-1], self.convolution.dilation[-1]
         return lcm(stride, dilation) if self.backward else dilation // gcd(stride, dilation)
 
     @cached_property
     def parts(self) -> int:
-        """Return the parts into which the columns of a convolution's window are divided."""
+        """Return the number of parts into which the taps of a row of the window are divided; 1 for a gradient."""
         stride, dilation = self.convolution.stride[-1], self.convolution.dilation[-1]
         return 1 if self.backward else min(stride // gcd(stride, dilation), self.taps[-1])
 
     @cached_property
     def residues(self) -> int:
-        """Return the columns of y that begin tiles of different residues."""
+        """Return the number of residue classes of columns of y; each has its own tiles."""
         return min(self.apart, self.y.dims[-1])
 
     @cached_property
@@ -159,14 +159,15 @@ class Windows:
 
     @cached_property
     def pixels(self) -> int:
-        """Return the threads of one channel."""
+        """Return the number of thread tiles of one channel."""
         return self.y.dims[0] * prod(self.y.dims[2:-1]) * self.residues * self.tiles
 
     @cached_property
     def lanes(self) -> int:
         """Return the vectors of channels per block.
 
-        Few unused lanes and long runs of channels are both good. In NCHW, several channels only fill the block.
+        In NHWC the choice weighs unused lanes against long contiguous reads. In NCHW a block has several channels only
+        if one channel does not fill it.
         """
         vectors = self.y.dims[1] // self.channels
         counts = [count for count in (32, 16, 8, 4, 2) if self._filter_bytes(count) <= SHARED_BYTES]
@@ -193,7 +194,7 @@ class Windows:
         return tuple(axes)
 
     def estimated_seconds(self, device: Any) -> float:
-        """Return the approximate seconds of the launch: memory traffic, or the instructions of its threads."""
+        """Return the approximate seconds of the launch: the maximum of memory traffic and instructions."""
         strides = self.convolution.stride if self.backward else (1,) * len(self.convolution.stride)
         rows, columns = prod(self.taps[:-1]) / prod(strides[:-1]), self.taps[-1] / strides[-1]
         read = (self.parts * (COLUMNS - 1) + columns) * (4 + self.channels)
@@ -239,7 +240,7 @@ class Windows:
 
 
 class DepthwiseWindows(DepthwiseSolver):
-    """Serve every window, stride and layout, and groups of one channel and several filters."""
+    """Serve any window, stride and layout, where a group has one channel and any number of filters."""
 
     name = "convolution.depthwise_windows"
 
