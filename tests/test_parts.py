@@ -30,6 +30,8 @@ NCHW = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
         ("cudnnPoolingBackward/c09", ("dimension 0", "dimension 1", "dimension 2", "dimension 3")),
         ("cudnnRNNForward/c17", ("type", "layout", "lengths", "batch")),
         ("cudnnTransformTensor/c01", ("x", "y")),
+        ("cudnnMultiHeadAttnForward/c14", ("loWinIdx", "hiWinIdx")),  # An index is no member of the list.
+        ("cudnnSetRNNDescriptor_v6/c08", ("mode", "algo")),  # The verb is left out after "and".
         ("cudnnActivationBackward/c07", ("dx", "alpha", "beta")),
         ("cudnnBatchNormalizationForwardTraining/c10", ("bnScale", "bnBias")),  # "beta" is the paper's.
         ("cudnnGetConvolutionNdDescriptor/c01", ("arrayLength", "padA", "filterStrideA", "dilationA", "mode", "dataType")),

@@ -163,7 +163,7 @@ def operands_of(clause: Any) -> tuple[str, ...]:
     if "paper" in text:
         text = re.sub(r"\bbeta\b", "", text)  # The paper calls a bias so.
     parameters = {p.name: p for p in function.parameters if p.base_type not in ("cudnnHandle_t", "miopenHandle_t")}
-    lists = list(listed(text, tuple(parameters)))
+    lists = list(listed(re.sub(r"\[\w*\]", "", text), tuple(parameters)))
     if ALL_SETTINGS.search(text):
         lists.append([name for name, p in parameters.items() if p.is_returned])
     if computed := COMPUTED.search(text):
@@ -171,8 +171,8 @@ def operands_of(clause: Any) -> tuple[str, ...]:
         lists.append(
             [name for name in parameters if name.lower().startswith(tuple(stems)) and parameters[name].is_returned]
         )
-    begins = re.findall(r"(?:^|; )\*?([A-Za-z]\w*)(?!\w|:)", text)
-    lists.append([name for name in begins if name in parameters])
+    begins = re.findall(r"(?:^|; )\*?([A-Za-z]\w*)(?!\w|:)| and ([A-Za-z]\w*) the\b", text)
+    lists.append([name for names in begins for name in names if name in parameters])
     if clause.kind == "semantics" and not clause.status and not OFFERED.search(text):
         words = [word for word in re.findall(r"[A-Za-z]\w*", text) if word in parameters]
         if FORMULA.search(text):
