@@ -25,9 +25,9 @@ from .scalars import ValueNeeded, without_values
 from .solver import is_forcing, possible_solvers, summation_order
 
 _ADDRESS_LIMIT = 2**64
-TIMED_RUNS = 3  # runs on a GPU; the shortest counts, or the median of as many graphs
-GRAPH_RUNS = 8  # launches of a graph that is timed
-SHORT_SECONDS = 2e-4  # a launch from Python takes the host up to a tenth of it
+TIMED_RUNS = 3  # runs on a GPU; the shortest run counts, or the median if graphs are timed
+GRAPH_RUNS = 8  # launches per timed graph
+SHORT_SECONDS = 2e-4  # shorter launches are timed in graphs; the host needs up to a tenth of it per launch
 PLANS_KEPT = 4096  # plans kept per device
 RECORDS_KEPT = 16  # records kept per prepared call, one for each likeness of addresses
 _NONE: Any = object()
@@ -221,15 +221,15 @@ class AcceleratedBackend:
             return workspace_bytes(operation, self.planned_on)
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> list[Operation]:
-        """Return operations ordered by expected speed, above level RUN by their canonical operations' speed."""
+        """Return operations ordered by expected speed; above level RUN, their canonical operations decide the order."""
         if self.reproducible == RUN:
             return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
         return sorted(operations, key=lambda o: estimated_seconds(canonical_operation(o), self.planned_on))
 
     def in_one_order(self, operations: Sequence[Operation]) -> list[Operation]:
-        """Return the operations that add in the order of the preferred one; all at level RUN.
+        """Return the operations that add in the same order as the preferred one; at level RUN return all.
 
-        A search that took another one for its time would give results that depend on the batch and the device.
+        If a search chose another order because it is faster, results would depend on the batch and the device.
         """
         if self.reproducible == RUN or not operations:
             return list(operations)
@@ -266,9 +266,9 @@ class AcceleratedBackend:
         return milliseconds
 
     def _seconds(self, launch: _Launcher, record: Record, operands: Sequence[Any], stream: Stream) -> float:
-        """Return the device time of a launch.
+        """Return the device time of a launch in seconds.
 
-        Where it is so short that the host's time would be measured, graphs of several launches are timed.
+        For launches so short that the host's time would dominate, this times graphs of several launches.
         """
         clock = Clock(self.device, stream)
         launch(operands, stream)

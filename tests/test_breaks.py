@@ -1,4 +1,4 @@
-"""Breaks of clauses: each sentence has the right ones, each changes a call, and nothing remains after it ends."""
+"""Test breaks of clauses: each sentence has the right ones, each changes a call, and nothing remains after it."""
 
 from __future__ import annotations
 

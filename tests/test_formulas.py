@@ -1,4 +1,4 @@
-"""The formulas judge the reference by element. They do not import it, know every operation, and notice faults."""
+"""Test the formulas that judge single elements of the reference: they are independent, complete, and notice faults."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_sums_of_each_channel(data_type, dims):
 
 
 def test_it_is_the_adjoint_of_adding_a_bias():
-    """<broadcast b, dy> equals <b, db>, exactly for whole numbers."""
+    """The inner product <broadcast(b), dy> equals <b, db>, exactly for integers."""
     generator = np.random.default_rng(1)
     dy = generator.integers(-9, 10, (3, 4, 5, 2)).astype(np.float32)
     b = generator.integers(-9, 10, (1, 4, 1, 1)).astype(np.float32)

@@ -25,17 +25,17 @@ from ..solver import Problem, Solver, serve
 
 SOURCE = "dropout/dropout.cu"
 OCTET = 8  # elements per octet, whose mask is one byte, as in the kernel
-WORD = 0xFFFFFFFF  # largest random word
+WORD = 0xFFFFFFFF  # largest 32-bit random number
 WARP = 32
 OCTETS = 2  # octets per thread, for packed tensors of 16-bit elements
 ITEMS = 8  # elements per thread for generic layouts
 FEW_ITEMS = 2  # elements per thread for generic layouts of few elements
-# Each entry maps the maximum of channels per block to the numbers of pixels per block, in order of preference.
+# maximum of channels per block -> pixels per block, in order of preference
 TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
 DRAWN = 2  # octets that a thread draws at once
 FEW_DRAWN = 3  # octets that a thread draws at once, for three channels
 MAX_LANES = max(TILES)  # channels per block
-LANE_GROUP = 8  # channels; a block that lacks some has a multiple of this
+LANE_GROUP = 8  # channels; a block with a part of the channels has a multiple of this
 # The kernels of all solvers have one source, which needs these macros.
 CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MAX_LANES": MAX_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
              "DRAWN_OCTETS": DRAWN, "DRAWS": 1}  # fmt: skip
@@ -58,7 +58,7 @@ class DropoutProblem(Problem):
 
     @property
     def drawn(self) -> Any:
-        """Return the argument that decides which random words keep an element."""
+        """Return the kernel's argument that says for which random numbers an element is dropped."""
         threshold = self.operation.threshold if self.forward else 0
         return structure(("threshold", c_uint(min(threshold, WORD))), ("drops_all", c_int(threshold > WORD)))
 

@@ -1,8 +1,8 @@
 // This header holds the shared parts of forward and backward kernels with a static window.
 //
-// Tiling: each thread takes a box of TILE1 rows of TILE2 windows (and the inputs between their starts) of CHANNELS
-// contiguous channels. All its loads can be in flight together. Overlapping windows share loads, comparisons and sums.
-// The element in each register is known at compile time.
+// Tiling: each thread owns TILE1 rows of TILE2 windows (forward), or the inputs between the starts of these windows
+// (backward), of CHANNELS contiguous channels. All its loads can be in flight together. Overlapping windows share
+// loads, comparisons and sums. The element in each register is known at compile time.
 //
 // Macros: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; axis 0 of an image has one position),
 // THREADS per block, BLOCKS per SM, TILE1, ROW_CHANNELS (channels per position of rows in vectors), CHANNEL_BYTES per

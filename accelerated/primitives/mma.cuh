@@ -356,7 +356,7 @@ template <class E, int N, bool MN_MAJOR = false>
 __device__ __forceinline__ void multiply_step(float (&sums)[N / 2], const unsigned (&left)[4],
                                               const unsigned char* right, int step) {
   const int lane = threadIdx.x % 32;
-#ifdef EMULATED_CUDA  // at once: with an operation of the warp for every eight columns it takes several times as long
+#ifdef EMULATED_CUDA  // One operation for all columns is several times as fast as one for every eight.
   unsigned words[N / 8][2];
   for (int n = 0; n < N / 8; n++) {
     if constexpr (MN_MAJOR) load_mn_major(words[n], right, step, n);

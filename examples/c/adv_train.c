@@ -1,8 +1,8 @@
-/* adv_train: CTC loss against the sum over all paths; the gradients of a GRU below it against differences of the loss.
- */
+/* adv_train compares the CTC loss with the sum over all paths, and the gradients of a GRU below it with differences of
+ * the loss. */
 #include "check.h"
 
-enum { T = 5, B = 2, IN = 3, LABELS = 4 }; /* the hidden vector has a number for each label, the blank first */
+enum { T = 5, B = 2, IN = 3, LABELS = 4 }; /* The GRU has one hidden unit per label; the blank is first. */
 
 static int lengths[B] = {5, 3}, labels[] = {1, 2, 2, 3}, label_counts[B] = {3, 1};
 
@@ -17,7 +17,7 @@ static char *weights, *work, *reserve, *ctc_work;
 static int* dev_lengths;
 static float one = 1, zero = 0;
 
-/* Minus the logarithm of the probability of all paths that spell the labels of a sequence. */
+/* Returns minus the logarithm of the probability of all paths that spell the labels of a sequence. */
 static double cost_of_paths(float p[T][B][LABELS], int b, const int* wanted) {
   double total = 0;
   int paths = (int)pow(LABELS, lengths[b]);
@@ -35,7 +35,7 @@ static double cost_of_paths(float p[T][B][LABELS], int b, const int* wanted) {
   return -log(total);
 }
 
-/* The sum of the costs; the gradient with respect to y goes to dy. */
+/* Returns the sum of the costs, and writes the gradient with respect to the input of softmax to dy. */
 static double loss(float costs_host[B]) {
   CHECK(cudnnRNNForward(handle, network, CUDNN_FWD_MODE_TRAINING, dev_lengths, x_desc, x, y_desc, y, h_desc, NULL, NULL,
                         h_desc, NULL, NULL, weight_size, weights, work_size, work, reserve_size, reserve));
@@ -47,7 +47,7 @@ static double loss(float costs_host[B]) {
   return (double)costs_host[0] + costs_host[1];
 }
 
-/* How the loss changes with one number on the device. */
+/* Returns the numerical derivative of the loss with respect to one number in device memory. */
 static double slope(float* at) {
   float value, moved, unused[B];
   double change = 0;
@@ -107,7 +107,7 @@ int main(void) {
   EXPECT(near(found[0], cost_of_paths(p, 0, labels), 1e-5) &&
          near(found[1], cost_of_paths(p, 1, labels + label_counts[0]), 1e-5));
 
-  /* The gradient of the loss with respect to what softmax reads is that of the network's output. */
+  /* Softmax reads y, so dy is the gradient of the network's output. */
   float *dx_at = device(NULL, sizeof dx), *dw_at = device(dw_host, weight_size);
   CHECK(cudnnRNNBackwardData_v8(handle, network, dev_lengths, y_desc, y, dy, x_desc, dx_at, h_desc, NULL, NULL, NULL,
                                 h_desc, NULL, NULL, NULL, weight_size, weights, work_size, work, reserve_size,

@@ -25,7 +25,7 @@ from .pointwise import PROPAGATE, activated
 
 
 def _met(o: Any, index: Index, sizes: Index, extents: Index) -> list[tuple[range, range]]:
-    """Return the inputs that an output position meets in each spatial dimension, and the stored taps of the filter."""
+    """Return, per spatial dimension, the inputs inside the window of an output, and the taps as the filter stores them."""
     spec, found = o.convolution, []
     for d, (i, size, extent) in enumerate(zip(index[2:], sizes, extents, strict=True)):
         start, dilation = i * spec.stride[d] - spec.padding[d], spec.dilation[d]
@@ -50,7 +50,7 @@ def _products(o: Any, index: Index, read: Elements) -> Found:
 
 
 def _with_zeros_met(terms: Array, read: Elements, operand: str, every: list[range], inside: list[range]) -> Array:
-    """Return terms and the products of padding zeros with non-finite values, which are NaN."""
+    """Return the terms, and the products of padding (zero) with infinite or NaN values, which are NaN."""
     if len(terms) == math.prod(map(len, every)):
         return terms
     values = read.array(operand, every)
@@ -80,7 +80,7 @@ def convolution_bias_activation(
 
 
 def convolution_backward_data(o: ConvolutionBackwardData, _output: str, index: Index, read: Elements) -> Found:
-    """Return the sum of dy[n, k, p] * w[k, c, tap] where p * stride + tap * dilation - padding is the place (5.2.8)."""
+    """Return the sum of dy[n, k, p] * w[k, c, tap] over p * stride + tap * dilation - padding == position (5.2.8)."""
     spec, (filters, depth, *sizes) = o.convolution, o.w.dims
     n, channel, *place = index
     group, c = divmod(channel, depth)
@@ -132,7 +132,7 @@ def convolution_backward_bias(o: ConvolutionBackwardBias, _output: str, index: I
 
 
 def im2col(o: Im2Col, _output: str, index: Index, read: Elements) -> Found:
-    """Return the input under a filter tap. Rows are images and positions, columns channels and taps (5.2.31)."""
+    """Return the input under a filter tap. A row is an image and a position, a column a channel and a tap (5.2.31)."""
     images, channels, *extents = o.srcData.dims
     sizes = o.filter.dims[2:]
     positions = o.convolution.output_dims(o.srcData.dims, (1, channels // o.convolution.group_count, *sizes))[2:]

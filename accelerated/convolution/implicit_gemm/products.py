@@ -19,8 +19,8 @@ KERNELS: tuple[ProductKernel, ...] = (*TMA, *MMA, *FP32, *SIMT)
 
 
 def preferred_kernel(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:
-    """Return the kernel that should finish a product first. Where none is preferred, it is one that can serve. Above
-    level RUN it adds in the order of the level.
+    """Return the kernel that is expected to be the fastest, or one that can serve if none is preferred. Above level RUN
+    it has the summation order of the level.
     """
     if (level := level_of(product.device)) != RUN:
         order = _preferred(product.canonical, kernels).summation_order(product.canonical)
@@ -36,7 +36,7 @@ def _preferred(product: Product, kernels: Sequence[ProductKernel]) -> ProductKer
 
 
 def kernel_of(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:
-    """Return the kernel of a product: one that the name of its solver forces, else the preferred one."""
+    """Return the kernel of a product: the one that the caller forces by name, else the preferred one."""
     if forced := forced_solvers():
         found = next((kernel for kernel in kernels if kernel.name in forced and kernel.serves(product)), None)
         if found is not None and level_of(product.device) == RUN:
