@@ -35,17 +35,17 @@ def handle():
 
 
 @for_each("name", sorted(set(FUNCTIONS) - CLAUSE_FREE))
-def test_signatures_are_the_document_s(name):
+def test_parameters_have_the_names_of_the_document(name):
     assert list(inspect.signature(FUNCTIONS[name]).parameters) == [p.name for p in functions()[name].arguments]
 
 
 @for_each("name", sorted(FUNCTIONS))
-def test_every_call_says_its_source(name):
+def test_every_docstring_names_its_section(name):
     text = inspect.getdoc(FUNCTIONS[name])
     assert text and "Source: " in text and functions()[name].section in text
 
 
-def test_a_signature_that_differs_is_refused_at_once():
+def test_a_wrong_signature_is_refused_when_it_is_defined():
     with pytest.raises(TypeError, match="the document has"):
 
         @documented()
@@ -94,7 +94,7 @@ def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle
         cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
 
 
-def test_operands_that_suffice_are_looked_at_together(handle, monkeypatch):
+def test_sufficient_operands_are_checked_together(handle, monkeypatch):
     """Operands in place, in the caller's memory, or with a NULL workspace of 0 bytes are not checked one by one."""
     relu, x = descriptors()
     filters, convolution = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateConvolutionDescriptor()
@@ -128,7 +128,7 @@ def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
     [CompileError(Path("small.cu"), (), "no such word"), DeviceUnavailable("no compiler"), DeviceError("no memory")],
     ids=lambda error: type(error).__name__,
 )
-def test_a_kernel_that_cannot_be_had_is_a_documented_status(monkeypatch, error):
+def test_an_unavailable_kernel_gives_a_documented_status(monkeypatch, error):
     """Calls that compute, that measure and that ask what a kernel needs answer the documented status."""
     handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
 
@@ -181,7 +181,7 @@ def test_disjoint_slices_of_one_buffer_are_no_overlap(handle):
 @pytest.mark.parametrize(
     "backend, device", [("reference", None), ("accelerated", "emulated"), ("crosscheck", "emulated")]
 )
-def test_contents_of_new_buffers(backend, device):
+def test_new_buffers_hold_the_elements_in_row_major_order(backend, device):
     """Arrays of any element type and order arrive in row-major order, and both directions copy them."""
     handle = cudnn.cudnnCreate(backend=backend, device=device)
     for array in (np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1), np.float16(2.5), np.array([[7]], ">i4"), np.array([1 + 2j])):  # fmt: skip
@@ -237,7 +237,7 @@ def test_the_environment_chooses_the_default_backend(monkeypatch):
     assert cudnn.cudnnCreate(backend="reference").backend.name == "reference"  # The argument counts.
 
 
-def test_names_that_are_missing_say_why():
+def test_a_missing_name_raises_an_error_with_the_reason():
     for name in list(set(functions()) - set(FUNCTIONS))[:1]:
         with pytest.raises(AttributeError, match=r"section .* not implemented yet"):
             getattr(cudnn, name)

@@ -24,7 +24,7 @@ def strings(example):
     return sys.modules["strings"].drawn(digits, 128, 3)
 
 
-def test_what_is_read():
+def test_the_likeliest_labels_are_merged_without_blanks():
     """Reading takes the likeliest class of each step, merges repetitions, and drops blanks."""
     with imported("reading", "layers_of_sequences") as module:
         read = module.read
@@ -34,7 +34,7 @@ def test_what_is_read():
 
 
 @pytest.mark.parametrize("variant, weights", [("Run", "recurrent_weights"), ("AttentiveRun", "attention_weights")])
-def test_gradients_are_differences(example, handle, strings, variant, weights):
+def test_gradients_agree_with_finite_differences(example, handle, strings, variant, weights):
     """Gradients agree with finite differences of a batch's loss, along random directions of some parameters."""
     run, random = getattr(example, variant)(handle, 1), np.random.default_rng(0)
     batch = sys.modules["learn"].BATCH
@@ -54,7 +54,7 @@ def test_gradients_are_differences(example, handle, strings, variant, weights):
 
 
 @pytest.mark.long
-def test_it_learns(example, handle, strings):
+def test_training_reduces_the_loss(example, handle, strings):
     """The loss falls in three passes over four batches of strings."""
     run = example.Run(handle, 3)
     first, _, last = (np.mean(run.steps(strings, epoch, 4)) for epoch in range(3))

@@ -29,7 +29,7 @@ def images(example):
     )
 
 
-def test_gradients_are_differences(example, handle, images):
+def test_gradients_agree_with_finite_differences(example, handle, images):
     """Gradients agree with finite differences of a batch's loss, along random directions of each parameter."""
     run, random = example.Run(handle, 1, dropped=0.0), np.random.default_rng(0)
     batch = sys.modules["learn"].BATCH
@@ -63,7 +63,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(example, handle, im
     assert example.Run(handle, 2, checkpoint=path).run(*images) == expected
 
 
-def test_it_learns(example, handle, images):
+def test_training_reduces_the_loss(example, handle, images):
     """After many steps on one batch, it knows these images by heart and reads some others."""
     learn = sys.modules["learn"]
     run = example.Run(handle, 1, dropped=0.0)

@@ -53,7 +53,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_numbers(learn, handle, tmp_
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]
 
 
-def test_it_learns(learn, handle, tmp_path):
+def test_two_passes_read_nine_of_ten_digits(learn, handle, tmp_path):
     """Two passes suffice to read nine of ten held-out digits. The example's twelve passes read 98 of 100."""
     training, held_out = learn.split_digits()
     run = learn.Training(handle, 2)

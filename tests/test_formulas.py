@@ -156,7 +156,7 @@ def test_a_chain_notices_gradients_of_another_operation(family, which, broken, c
     ],
     ids=["sequences without keys", "windows without keys", "a key in no window"],
 )
-def test_vectors_that_meet_nothing_have_the_gradients_of_their_projections(windows, inputs, caller):
+def test_vectors_in_no_window_have_the_gradients_of_their_projections(windows, inputs, caller):
     """A zero gradient times NaN is NaN, in a vector or in a weight (D327). This test takes 1.5 s."""
     operations = attention_backward.steps(**windows)
     steps = [Step(operation, inputs=inputs) for operation in operations]
@@ -218,7 +218,7 @@ def test_a_sample_meets_every_image_and_channel_corners_edges_and_the_inside():
     assert sample((1, 1, 1, 2), 60, 4) in ([(0, 0, 0, 1), (0, 0, 0, 0)], [(0, 0, 0, 1)])
 
 
-def test_a_formula_that_would_read_too_much_does_not_say():
+def test_a_formula_that_reads_too_many_elements_gives_up():
     operation = SAMPLES["ReduceTensor"]
     read = formulas.Elements(operation, prepare(operation, "normal", 1), 3)
     with pytest.raises(formulas.Untold, match="more than 3 elements"):

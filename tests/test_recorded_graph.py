@@ -69,19 +69,19 @@ def graph(record):
     return OperationGraph((node,), 0, 0, 0), before, {**before, tensors[output].operand: result.copy()}
 
 
-def test_which_graphs_are_judged():
+def test_36_graphs_are_recorded():
     assert len(records()) == 36
 
 
 @pytest.mark.parametrize("index", range(36))
-def test_what_the_library_computed(index):
+def test_recorded_results_pass_the_judge(index):
     operation, before, after = graph(records()[index])
     verdict = judge(operation, before, after)
     assert verdict.agrees is (records()[index].id not in APPROXIMATE), f"{records()[index].id}: {verdict.explanation()}"
 
 
 @pytest.mark.parametrize("index", range(36))
-def test_what_both_backends_compute(index):
+def test_results_of_both_backends_pass_the_judge(index):
     operation, before, _ = graph(records()[index])
     after = {name: content.copy() for name, content in before.items()}
     run(operation, after)

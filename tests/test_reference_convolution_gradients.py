@@ -34,7 +34,7 @@ def test_sums_of_each_channel(data_type, dims):
     np.testing.assert_allclose(value.ravel(), [float(s) for s in sums], rtol=1e-14, atol=1e-14)
 
 
-def test_it_is_the_adjoint_of_adding_a_bias():
+def test_the_bias_gradient_is_the_adjoint_of_adding_a_bias():
     """The inner product <broadcast(b), dy> equals <b, db>, exactly for integers."""
     generator = np.random.default_rng(1)
     dy = generator.integers(-9, 10, (3, 4, 5, 2)).astype(np.float32)

@@ -28,7 +28,7 @@ def backend():
 
 @pytest.mark.parametrize("most", [6000, 2500, 1200, 600])
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
-def test_less_room(backend, most, data_type):
+def test_smaller_shared_memory_gives_smaller_blocks(backend, most, data_type):
     """A block with less shared memory takes fewer rows, fewer channels, fewer columns, and at last one channel."""
     operation = im2col((1, 40, 9, 31), (1, 40, 3, 3), data_type=data_type, padding=(1, 1))
     problem = Im2ColProblem(operation, backend.device, max_shared=most)
@@ -36,12 +36,12 @@ def test_less_room(backend, most, data_type):
     assert plan.solver == "convolution.im2col" and plan.steps[0][0].shared_bytes <= most
 
 
-def test_a_filter_that_no_block_holds(backend):
+def test_a_filter_beyond_shared_memory_has_another_solver(backend):
     problem = Im2ColProblem(im2col(data_type=HALF), backend.device, max_shared=64)
     assert check(backend, problem.operation, problem=problem).solver == "convolution.im2col_elements"
 
 
-def test_few_blocks_become_more(backend):
+def test_a_small_matrix_is_divided_among_more_blocks(backend):
     operation = im2col((1, 8, 30, 30), (1, 8, 3, 3), padding=(1, 1))
     grids = []
     for enough in (0, 1000):

@@ -37,7 +37,7 @@ def finish(device):
         task.join(60)
 
 
-def test_a_kernel_comes_when_it_is_ready(device, gate, tmp_path):
+def test_a_kernel_is_returned_once_it_is_compiled(device, gate, tmp_path):
     path = kernel(tmp_path)
     assert device.function_when_ready(path, "store_three") is None
     assert device.function_when_ready(path, "store_three") is None
@@ -46,7 +46,7 @@ def test_a_kernel_comes_when_it_is_ready(device, gate, tmp_path):
     assert device.function_when_ready(path, "store_three").name == "store_three"
 
 
-def test_what_is_built_is_there_at_once(device, tmp_path):
+def test_a_built_module_serves_at_once(device, tmp_path):
     """A module in the cache on disk serves at once, though this device has not loaded it."""
     path = kernel(tmp_path)
     type(device)().function(path, "store_three")
@@ -71,7 +71,7 @@ def test_a_source_that_was_refused_is_not_compiled_again(device, tmp_path, monke
     assert len(builds) == 1
 
 
-def test_another_launch_serves_meanwhile(device, gate, tmp_path):
+def test_a_fallback_serves_while_the_kernel_is_compiled(device, gate, tmp_path):
     served = []
 
     class Other(Launch):
@@ -92,7 +92,7 @@ def test_another_launch_serves_meanwhile(device, gate, tmp_path):
     assert len(served) == 1 and device.download(memory.address, 4) == b"\x00\x00\x40\x40"
 
 
-def test_whoever_measures_waits(device, gate, tmp_path):
+def test_wait_for_kernel_waits_for_the_compiler(device, gate, tmp_path):
     path = kernel(tmp_path)
     launch = TmaLaunch(
         device, (path, ()), "store_three", Launch(None, structure(*pointers(1)), ("y",), (1, 1, 1)), (), Launch(None, structure(), (), (1, 1, 1))
@@ -102,7 +102,7 @@ def test_whoever_measures_waits(device, gate, tmp_path):
     assert launch.function.name == "store_three"
 
 
-def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_path):
+def test_the_fallback_stays_if_the_kernel_cannot_be_compiled(device, tmp_path):
     """The fallback also serves misaligned operands."""
     served = []
 
@@ -137,7 +137,7 @@ def test_cases_judge_the_kernel_that_was_planned(monkeypatch):
     assert not device_module.Device.compiles_in_background
 
 
-def test_what_serves_meanwhile_is_planned_once():
+def test_a_temporary_record_is_reused():
     """Calls reuse a temporary record until another kernel has been compiled, and then plan again."""
     made = []
 

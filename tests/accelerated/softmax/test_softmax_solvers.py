@@ -68,7 +68,7 @@ CALLS = [*(("INSTANCE", *of) for of in ROWS), *(("CHANNEL", *of) for of in STRID
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
-def test_what_a_solver_serves(backend, solver, backward, data_type, algorithm, beta):
+def test_each_solver_is_correct_for_all_that_it_serves(backend, solver, backward, data_type, algorithm, beta):
     served = 0
     for mode, dims, layout in CALLS:
         operation = operation_of(backward, algorithm, data_type, dims, layout, beta, mode)
@@ -82,7 +82,7 @@ def test_what_a_solver_serves(backend, solver, backward, data_type, algorithm, b
     ("register_resident", "INSTANCE", (2, 5000, 1, 1), "nchw"),
     ("row_tiles", "INSTANCE", (2, 300, 1, 1), "nchw"), ("row_tiles", "INSTANCE", (2, 5, 4, 4), "gaps"),
 ], ids=str)  # fmt: skip
-def test_what_a_solver_does_not_serve(backend, solver, mode, dims, layout):
+def test_long_rows_and_gaps_are_refused(backend, solver, mode, dims, layout):
     operation = operation_of(False, "ACCURATE", FLOAT, dims, layout, 0.0, mode)
     with pytest.raises(ValueError, match="does not serve"):
         plan_by(operation, backend.device, f"softmax.{solver}")
