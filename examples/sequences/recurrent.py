@@ -50,7 +50,7 @@ class Shape:
         return descriptor
 
     def first_weights(self, random: np.random.RandomState) -> Array:
-        """Return uniform random weights of the usual width for an LSTM of so many cells."""
+        """Return uniform random weights whose range suits the number of cells of the LSTM."""
         handle = cudnn.cudnnCreate(backend="reference")
         count = cudnn.cudnnGetRNNWeightSpaceSize(handle, self.network()) // 4
         cudnn.cudnnDestroy(handle)

@@ -1,9 +1,9 @@
 // This file computes filter gradients (6.2.2) on Hopper's tensor cores (wgmma) in TF32, fed by TMA.
 //
-// Tiling: products of 256 or 128 rows by 128 or 64 columns and 32 pixels (tma.cuh). Rows are channels of x under a tap,
-// MN-major in place. Tensor cores do not transpose 32-bit elements, so lanes read the rows from shared memory. Columns
-// are filters, from a copy of dy with contiguous pixels. With 128 rows, each of two warpgroups takes every other
-// K-block.
+// Tiling: a block multiplies 256 or 128 rows by 128 or 64 columns, 32 pixels at a time (tma.cuh). Rows are channels of
+// x under a tap, MN-major in place. Tensor cores do not transpose 32-bit elements, so lanes read the rows from shared
+// memory. Columns are filters, from a copy of dy with contiguous pixels. With 128 rows, each of two warpgroups takes
+// every other K-block.
 //
 // Roofline bound: flops, 2 * pixels * elements of dw at 495 TFLOP/s, or the bytes of x and dy where dw is small. Shared
 // memory is the next bound: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks. On an H100,

@@ -1,13 +1,13 @@
 // This kernel computes convolutions by implicit GEMM (5.2.9, 5.2.10) in float, and batched products of GEMM, FFT and
 // nonfused Winograd.
 //
-// Tiling: a block owns TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
+// Tiling: a block owns TILE_N filters x TILE_M pixels, and a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
 // through three stages of shared memory by cp.async. One bit of a mask says whether a tap is inside the image.
 //
-// Roofline bound: flops, 2 * M * N * K, not bytes; an H200 reaches 59 TFLOP/s at its sustained clock. A multiply-add of
-// a warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %, copies 4 %.
-// Registers have two banks. To avoid conflicts, a thread walks its sums in a serpentine order, and both operands are
-// stored K by K. docs/performance/convolution.md has measurements.
+// Roofline bound: flops, 2 * M * N * K, not bytes; an H200 reaches 59 TFLOP/s at its sustained clock. Multiply-adds
+// fill all issue slots, so every other instruction costs time: reads of shared memory cost 6 %, and copies 4 %.
+// Registers have two banks. To avoid conflicts, a thread walks its sums in a serpentine order, and both operands have
+// one row per k. docs/performance/convolution.md has measurements.
 #include "convolution/problem.cuh"
 #include "gemm/fp32_tile.cuh"
 #include "primitives/dependent_launch.cuh"
@@ -148,7 +148,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int ROWS = 8, COLUMNS = 8;
   using Tile = Fp32Tile<TILE_N, TILE_M, ROWS, COLUMNS>;
   constexpr int THREADS = Tile::THREADS, ROW_GROUPS = Tile::ROW_GROUPS, COLUMN_GROUPS = Tile::COLUMN_GROUPS;
-  // terms and rows that are loaded together where terms are contiguous
+  // If terms are contiguous, a block loads this many terms and rows together.
   constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;
   constexpr int X_ROWS = IN_NCHW ? 1 : TILE_M / AT_ONCE, W_ROWS = TILE_N / AT_ONCE;
   constexpr int TABLE = TABLE_TILES * TILE_K;  // entries located together
