@@ -148,7 +148,7 @@ def test_channels_of_vectorised_filters():
     assert (asked.operation.filterData.data_type, asked.operation.filterData.dims) == (INT8x32, (32, 32, 1, 1))
 
 
-def test_what_the_document_refuses():
+def test_calls_that_the_document_refuses_are_reported():
     """A refused call is named with its clause, also where its operands overlap."""
     log, found = of(SETTING.format(strides="[105,35,7,-1]") + POOLING.replace("9000", "1004"))
     assert [function for function, _ in found.refused] == ["cudnnSetTensorNdDescriptor", "cudnnPoolingForward"]

@@ -111,7 +111,7 @@ def test_sufficient_operands_are_checked_together(handle, monkeypatch):
     cudnn.cudnnConvolutionForward(handle, 1.0, x, buffer, filters, weights, convolution, algo, None, 0, 0.0, x, result)
 
 
-def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
+def test_an_error_without_a_gpu_names_the_emulated_device(monkeypatch):
     def none(kind, *_):
         raise DeviceUnavailable(f"no {kind}")
 

@@ -87,7 +87,7 @@ def test_slices_are_buffers_of_the_same_memory(handle):
         buffer.free()
 
 
-def test_copies_have_memory_of_their_own(handle):
+def test_copies_have_separate_memory(handle):
     buffer = handle.to_device(np.arange(6, dtype=np.float32))
     twin = copy.deepcopy({"nested": buffer.slice(4, 8)})["nested"]
     assert twin.address != buffer.address + 4 and twin.to_host(np.float32, -1).tolist() == [1, 2]

@@ -85,7 +85,7 @@ def test_a_mark_names_ranges_of_clauses():
     )  # fmt: skip
 
 
-def test_one_id_in_two_files_is_told(monkeypatch, tmp_path):
+def test_one_id_in_two_files_is_reported(monkeypatch, tmp_path):
     """A table and a corpus may share a name, but no parameter of it."""
     table = '[accepted]\nget = { function = "cudnnGetErrorString", status = "CUDNN_STATUS_SUCCESS" }\n[refused]\n'
     table += 'case = { of = "get", "cudnnStatus_t/c05 BAD_PARAM" = [{ id = "one", status = -1 }] }\n'
@@ -101,7 +101,7 @@ def test_one_id_in_two_files_is_told(monkeypatch, tmp_path):
                 shown()
 
 
-def test_a_deleted_case_and_a_deleted_clause_are_told():
+def test_a_deleted_case_and_a_deleted_clause_are_reported():
     due = shown()
     several = next(case for case, clauses in due.items() if len(clauses) > 1)
     assert lost(due, {case: clauses for case, clauses in due.items() if case != several}) == [f"{several} is no more"]
@@ -132,7 +132,7 @@ def test_every_case_looks_at_something():
     assert [name for path in CASES.rglob("[!_]*.py") for name in idle(path.read_text(encoding="utf-8"))] == []
 
 
-def test_a_gutted_case_is_told():
+def test_a_case_without_a_check_is_reported():
     assert idle(
         "def test_a(trial):\n    trial(1)\ndef test_b(trial):\n    assert True\ndef test_c():\n    assert A\n"
     ) == ["test_b"]

@@ -141,7 +141,7 @@ def test_errors_are_one_line(arguments, message, capsys):
     assert message in error and len(error.strip().splitlines()) == 1
 
 
-def test_a_kind_of_inputs_that_is_none(capsys):
+def test_an_unknown_kind_of_inputs_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["conformance", "--operation", "5", "--inputs", "nonsense"])
     assert "invalid choice: 'nonsense' (choose from" in capsys.readouterr().err

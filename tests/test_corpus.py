@@ -51,7 +51,7 @@ def test_lines_of_one_id_are_one_case(file, monkeypatch):
     ]
 
 
-def test_steps_of_a_chain_have_memory_and_inputs_of_their_own(file):
+def test_each_step_of_a_chain_has_its_own_memory_and_inputs(file):
     ran = []
     each = [{"inputs": "wide"}, {"names": {"y": "z"}, "inputs": {"y": "special"}}]
     scale = json.loads(line("test_scale", "", operations=[SCALE.format(0.5, "FLOAT")] * 2, each=each))
@@ -84,7 +84,7 @@ def test_inputs_may_change_at_some_positions():
         values(spec, "normal, 3", np.random.default_rng(3))
 
 
-def test_what_a_fuzzer_found_has_no_test_of_its_own(file):
+def test_operations_found_by_a_fuzzer_make_no_case(file):
     path = file(line("tensor_arithmetic-1", SCALE.format(0.5, "FLOAT"), family="tensor_arithmetic"))
     assert cases(path) == {} and not hasattr(module_of(path), "test_scale")
 
@@ -114,7 +114,7 @@ def test_operations_show_their_kernels_types_and_factors():
     assert single < shown_by(planner, [parse(SCALE.format(0.5, "FLOAT"))], "normal", [("offsets", "y")])
 
 
-def test_a_line_that_shows_nothing_more_is_told(file, capsys):
+def test_a_line_that_shows_nothing_new_is_reported(file, capsys):
     lines = [line(f"test_scale[{i}]", SCALE.format(factor, "FLOAT")) for i, factor in enumerate((0.5, 0.25, 1.0))]
     assert main([str(file(*lines))]) == 0
     told = capsys.readouterr().out.splitlines()

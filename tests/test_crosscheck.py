@@ -125,7 +125,7 @@ def test_half_a_file_does_not_stay(prepared, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_calls_that_are_saved_at_once_have_files_of_their_own(tmp_path, monkeypatch):
+def test_calls_saved_at_the_same_time_have_different_files(tmp_path, monkeypatch):
     """A name that was free when it was looked up may be taken when it is used."""
     spec = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 4, 5, 6), strides=(120, 1, 24, 4))"
     operation = parse(f"ScaleTensor(alpha=3.0, y={spec})")

@@ -100,7 +100,7 @@ def test_an_operation_that_ends_or_stops_its_process_is_a_finding(monkeypatch, p
     ('{"family": "pooling", "operations": ["5"]}', "expected texts of operations"),
     ('{"family": "pooling", "operations": [], "more": 1}', "family and operations"),
 ])  # fmt: skip
-def test_an_entry_that_is_none_is_told(text, message, capsys):
+def test_an_invalid_entry_is_refused(text, message, capsys):
     with pytest.raises(ValueError, match=message):
         parse_entry(text)
     assert main(["fuzz", "--again", text]) == 2

@@ -64,7 +64,7 @@ def test_each_kind_of_fault_is_found_once_and_rerun_by_one_line(drawing, capsys,
     assert said.split("'")[0] in (drawing.out / "calls.jsonl").read_text()
 
 
-def test_sequences_share_the_count_and_have_seeds_of_their_own():
+def test_sequences_share_the_count_and_have_different_seeds():
     assert list(calls.sequences(7, 12_000)) == [(7, 5000), (8, 5000), (9, 2000)]
 
 

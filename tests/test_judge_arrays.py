@@ -68,7 +68,7 @@ def test_a_wrong_operand_is_named(inputs, outputs, message):
         dualdnn.judge(SUM, inputs, outputs)
 
 
-def test_what_is_no_operation_is_told():
+def test_an_invalid_operation_is_refused():
     with pytest.raises(ValueError, match="expected an operation"):
         dualdnn.judge("5", {}, {})
     with pytest.raises(AttributeError, match="nothing"):

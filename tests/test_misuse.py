@@ -109,7 +109,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=list(STRANGERS))
 @pytest.mark.parametrize("where", [EMULATED, CROSSCHECK, REFERENCE], ids=["emulated", "crosscheck", "reference"])
-def test_what_is_no_memory_of_the_device_is_refused(where, stranger):
+def test_memory_outside_of_the_device_is_refused(where, stranger):
     handle = cudnn.cudnnCreate(**where)
     refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 4, 6), stranger, 1.5)
     assert not HOST.any()

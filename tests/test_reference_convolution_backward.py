@@ -97,7 +97,7 @@ SHAPES = {
 @for_each("mode", list(Mode))
 @for_each("shape", SHAPES)
 @for_each("gradient", [DATA, FILTER])
-def test_beside_plain_loops(gradient, shape, mode, data_type):
+def test_gradients_agree_with_plain_loops(gradient, shape, mode, data_type):
     o = operation(gradient, **SHAPES[shape], mode=mode, data_type=data_type)
     values = given(o, 3, lambda generator, dims: generator.normal(size=dims).astype(TYPES[data_type]))
     found, expected = evaluated(o, values), by_loops(o, values)
@@ -125,7 +125,7 @@ def whole_numbers(generator, dims):
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_the_input_beside_scipy(stride):
+def test_data_gradients_agree_with_scipy(stride):
     """The data gradient is the full convolution of the dilated dy with the filter."""
     o = operation(DATA, (1, 1, 9, 8), (1, 1, 3, 3), padding=(0, 0), stride=(stride, stride), dilation=(1, 1))
     values = given(o, 5, whole_numbers)
@@ -138,7 +138,7 @@ def test_the_input_beside_scipy(stride):
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_images_in_parts(monkeypatch, groups):
+def test_images_may_be_computed_in_parts(monkeypatch, groups):
     """Computing some images at a time, to limit memory, gives the same gradient."""
     o = operation(
         DATA, (11, 6, 5, 4), (4, 6 // groups, 2, 2), padding=(1, 0), stride=(1, 1), dilation=(1, 1), groups=groups
@@ -152,7 +152,7 @@ def test_images_in_parts(monkeypatch, groups):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_the_filter_beside_scipy():
+def test_filter_gradients_agree_with_scipy():
     """The filter gradient is the valid correlation of x with dy."""
     o = operation(FILTER, (1, 1, 9, 8), (1, 1, 3, 4), padding=(0, 0), stride=(1, 1), dilation=(1, 1))
     values = given(o, 5, whole_numbers)

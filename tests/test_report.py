@@ -748,7 +748,7 @@ def test_the_page_names_both_documents():
 @pytest.mark.parametrize(
     "partial, others, lacks", [(False, "passed", True), (True, "passed", False), (True, "skipped", True)]
 )
-def test_a_library_that_nothing_judged_is_told(partial, others, lacks):
+def test_a_library_that_no_case_judged_is_reported(partial, others, lacks):
     """A part of the suite may have no case for a library where it judges another subject."""
     library = Subject("library-8003", ("cpu",), asked="library:libcudnn.so")
     report = build([case("skipped", subject=library.name), case(others)], (CPU, library))

@@ -27,7 +27,7 @@ def test_every_case_is_in_one_shard():
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/", "-1/2", "1/2/3"])
-def test_a_shard_that_is_none_is_refused(text, capsys):
+def test_an_invalid_shard_is_refused(text, capsys):
     with pytest.raises(ValueError, match="expected i/n"):
         shard_of(text)
     assert main(["conformance", f"--shard={text}"]) == 2
@@ -87,7 +87,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, capsys):
     assert main([*RUN, "--resume", "--out", str(out)]) == 1  # No case is left, but the failure counts.
 
 
-def test_a_damaged_journal_is_told(tmp_path):
+def test_a_damaged_journal_is_reported(tmp_path):
     path = tmp_path / journal.RESULTS
     path.write_text('{"commit": "c"}\nnonsense\n{"id": "a", "subject": "b"}\n')
     with pytest.raises(journal.JournalError, match="line 2"):

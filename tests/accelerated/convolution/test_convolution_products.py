@@ -277,7 +277,7 @@ def test_boxes_of_prior_values_do_not_reach_across_images(backend):
 
 @pytest.mark.parametrize("alpha2", [0.0, 0.75], ids=["bias", "bias and addition"])
 @pytest.mark.parametrize("kernel", TMA, ids=named)
-def test_bias_and_relu_beside_tma(backend, kernel, alpha2):
+def test_tma_kernels_add_bias_and_relu(backend, kernel, alpha2):
     """The fused operation is right in NCHW and NHWC, with more filters than a tile, and groups that end inside one."""
     layout = NCHW if kernel.nchw else NHWC
     for channels, filters, groups in ((72, 272, 1), (128, 96, 2)):

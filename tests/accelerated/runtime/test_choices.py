@@ -48,7 +48,7 @@ class Launcher:
         pass
 
 
-def test_what_was_measured_is_not_measured_again(searched, monkeypatch):
+def test_a_measured_time_is_not_measured_again(searched, monkeypatch):
     """Another process finds the times, too; a device with ``measures_anew`` always measures."""
     backend, asked = searched
     monkeypatch.setattr(backend.device, "measures_anew", False, raising=False)

@@ -150,7 +150,7 @@ def test_a_step_writes_addresses_into_its_arguments(stand_in):
             step(function, refused, 2, *shape)
 
 
-def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
+def test_launches_of_several_threads_have_separate_arguments(stand_in):
     """The fake driver reads the arguments only after four threads have entered it."""
     function, seen, _ = stand_in
     function.together = threading.Barrier(4, timeout=60)

@@ -793,7 +793,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("text", ["abc", "0", "-3", "2000", ""])
-def test_number_of_multiprocessors_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_an_invalid_number_of_multiprocessors_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """The number must be at least 1, because planners divide by it."""
     monkeypatch.setenv("DUALDNN_EMULATION_MULTIPROCESSORS", text)
     with pytest.raises(ValueError, match=f"DUALDNN_EMULATION_MULTIPROCESSORS='{text}': expected an integer from 1"):

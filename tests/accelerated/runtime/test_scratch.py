@@ -41,7 +41,7 @@ def test_what_was_outgrown_stays(device, scratch):
     assert device.download(small.address, 4) == b"\1" * 4
 
 
-def test_a_graph_has_memory_of_its_own(device, scratch):
+def test_a_graph_has_its_own_memory(device, scratch):
     """A graph may run at the same time as its stream or another graph, so each has separate memory."""
     stream, pieces = device.new_stream(), []
     for capture in (0, 1, 1, 2, 0):
