@@ -451,6 +451,7 @@ def test_a_clause_of_two_matters_needs_both():
         ("cudnnBatchNormalizationBackwardEx/c24", [("cudnnBatchNormalizationBackwardEx", "dz")], False),  # no demand
         ("cudnnConvolutionForward/c46", [("cudnnConvolutionForward", "y is read-only")], False),
         ("cudnnConvolutionForward/c46", [("cudnnConvolutionForward", "y is NULL")], True),
+        ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c12", [("cudnnBackendFinalize", "X is required and was not set")], True),
     ],
 )
 def test_a_check_shows_a_demand_of_its_own_call(clause, refusals, checked):

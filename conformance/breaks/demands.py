@@ -12,7 +12,7 @@ VERB = re.compile(r"\b(must|should|has to|have to|needs?|equals?|is|are|may)\b")
 DIMENSION = {"0": "first", "1": "second", "2": "third", "3": "fourth"}
 # Each matter has words of sentences, and words of refusals that find a fault in it.
 MATTERS = {
-    "NULL": (r"NULL\b|\bis required", r"\bis NULL\b|is given|are NULL|NULL is"),
+    "NULL": (r"NULL\b|\bis required", r"\bis NULL\b|is given|are NULL|NULL is|was not set"),
     "contents": (r"initiali[sz]ed|\b[Cc]reated|creation|filled in|[Ff]inali[sz]ed|nor finali[sz]e", r"not been initialised|was destroyed|finalised"),
     "strides": (r"[Pp]acked|[Ss]trides?\b|NCDHW", r"[Pp]acked|strides"),
     "type": (r"[Dd]ata ?[Tt]ypes?\b|\bfloat\b|\bdouble\b|CUDNN_DATA_", r"CUDNN_DATA_|data_type|data type|\bdouble\b"),
