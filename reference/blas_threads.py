@@ -1,4 +1,4 @@
-"""Limit how many threads matrix products use beside other work.
+"""Limit the threads of matrix products while other work runs.
 
 Threads of BLAS busy-wait for each other. Where one of them shares its core, all others burn theirs until it catches up.
 A product then takes many times as long as on one thread. So a large product uses as many threads as there are free

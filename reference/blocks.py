@@ -45,7 +45,7 @@ Convolve = Callable[[Array, ReadFilter], Iterator[Part]]
 
 
 def estimate_type(compute_type: cudnnDataType_t, terms: int) -> Wide:
-    """Return the type for sums of sizes and squares with so many terms.
+    """Return the type in which to add ``terms`` absolute values or squares.
 
     float32 halves the work where it is the compute type: numbers beyond its range are out of range there too.
     ``convolution.bounds.at_least`` covers its errors.

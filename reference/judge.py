@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COMPARED_BYTES = 2**24
 BLOCK = 2**14  # elements
-INFORMATIVE_SHARE = 4  # one of so many checked elements, at least, must be able to show an error
+INFORMATIVE_SHARE = 4  # at least one of this many checked elements must be able to show an error
 KINDS = ("as before the call", "NaN", "infinite", "zero", "other numbers")  # kinds of wrong elements
 BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
 

@@ -52,7 +52,7 @@ def product_of_doubles(a: Array, b: Array, out: Array | None = None) -> Array:
 
 def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], right_scale: Array, bits: int) -> Array:
     """Return the product of two factors that ``_slices`` has split."""
-    # Pairs of level l are at most 2**(-bits * l). Pairs too small to matter beside the absolute terms are left out.
+    # Pairs of level l are at most 2**(-bits * l). Pairs that are negligible next to the absolute terms are left out.
     sizes = np.matmul(np.abs(sum(left)), np.abs(sum(right)))
     smallest = float(sizes.min(initial=1.0, where=sizes > 0))
     negligible = smallest * EXTENDED_UNIT / (2 * MAX_SLICES * left[0].shape[-1])

@@ -44,7 +44,7 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     def shift() -> Array:
         return x.copy() if fast else x - x.max(axis=axes, keepdims=True)
 
-    # The backend needs only one array beside x: terms and results overwrite the shifted values. The judge's functions
+    # The backend needs only one array besides x: terms and results overwrite the shifted values. The judge's functions
     # below recompute them.
     value = shift()
     is_log = operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG

@@ -299,7 +299,7 @@ class SumErrors(WithinInterval):
         unit, smallest, _ = PRECISION[compute_type]
         unit = spread.unit or unit
         max_cut, cut = CUT_OF_TF32 if spread.factors else CUT_OF_HALF
-        # Everything is counted in units, in float32 where that suffices: its rounding is negligible beside the limits.
+        # Everything is counted in units, in float32 where that suffices: its rounding is negligible next to the limits.
         kind: Any = np.float64 if compute_type == DOUBLE else np.float32
 
         def taken(numbers: Array) -> Array:

@@ -29,7 +29,7 @@ from .problem import FARTHEST, VECTOR_BYTES, Rates, rounded_up
 
 ALIGNMENT = 256  # bytes, for the regions of the workspace
 MIN_FILTERS = 8  # filters per group of sums over patches; fewer would leave tiles mostly zeros
-COPIED = 1.1e11  # elements that a copy moves per second where it moves less than vectors
+COPIED = 1.1e11  # elements per second of a copy without vectors
 
 
 def _patches(problem: Problem) -> Patches | None:
@@ -194,7 +194,7 @@ class DataGradientCopiedPatches(_CopiedPatches):
 
 
 class FilterGradientCopiedPatches(_CopiedPatches):
-    """Serve the gradient of filters of at least 8 per group."""
+    """Serve the gradient of the filter if groups have at least MIN_FILTERS filters."""
 
     name = "convolution.filter_gradient_copied_patches"
 

@@ -1,4 +1,4 @@
-"""Plan convolutions and gradients of their input, of few channels and filters (convolution/grouped.cu)."""
+"""Plan convolutions with few channels and filters, and the gradients of their input (convolution/grouped.cu)."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ TILED = range(2, 5)  # numbers of channels in NCHW for which small_channels.py i
 FEW_OF_ONE = 16  # filters without groups up to which tiles of 64 filters would be mostly zeros
 DATA_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 INSTRUCTIONS = 8e10  # instructions of threads a second, per multiprocessor of an H200
-LATENCY = 3  # clocks between two instructions of a thread, at least
+LATENCY = 3  # minimum clocks between two instructions of a thread
 PIXEL_INSTRUCTIONS = 80  # per pixel of a thread
 TAP_INSTRUCTIONS = 14  # per tap of a pixel
-FILTER_INSTRUCTIONS = 60  # instructions of a thread for the filters of a channel under a tap
+FILTER_INSTRUCTIONS = 60  # per channel and tap, for all filters of a thread
 
 Integers, FastDivmods = c_int * AXES, FastDivmod * AXES
 

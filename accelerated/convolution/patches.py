@@ -28,9 +28,9 @@ from .problem import VECTOR_BYTES, channels_last, in_channels
 
 P = TypeVar("P")
 TRANSFORMS = ("FFT", "WINOGRAD")  # algorithms of certain windows, which must stay these windows
-LONGEST_STEP = 8  # pixels between the windows that TMA reads
-LONGEST_SPLIT = 17  # rows of a patch that TMA reads as the height of a volume
-WIDER = {8: DOUBLE, 4: FLOAT}  # types that move so many bytes as one element
+LONGEST_STEP = 8  # pixels, maximum stride of TMA between windows
+LONGEST_SPLIT = 17  # rows of a patch, up to which TMA reads them as the depth of a volume
+WIDER = {8: DOUBLE, 4: FLOAT}  # bytes -> a type of that size, to copy several elements as one
 
 
 class Names(NamedTuple):

@@ -28,7 +28,7 @@ Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 AXES = 3  # depth, height, width; the depth of an image is 1
 WORD = 4  # 8-bit channels that are multiplied at once
 VECTOR_BYTES = 16
-LANE_TERMS = 4  # terms per lane that are worth more lanes
+LANE_TERMS = 4  # minimum terms per lane; fewer are not worth more lanes
 MAX_LANES = 32  # lanes per element
 FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first of its launch
 
@@ -40,8 +40,8 @@ class Rates:
 
     BANDWIDTH = 3.5e12
     LAUNCH = 4e-6  # seconds of a kernel that does nothing
-    CLOCK = 1.755e9  # clocks a second of a multiprocessor
-    ODD_RESULTS = 2.8e11  # results of 16 bits a second in pixels that are no multiple of 16 bytes
+    CLOCK = 1.755e9  # Hz, of a multiprocessor
+    ODD_RESULTS = 2.8e11  # 16-bit results stored per second if a pixel is not a multiple of 16 bytes
     TENSOR_CORES, FLOATS, DOUBLES, WORDS = 650e12, 45e12, 20e12, 25e12
 
 

@@ -1,4 +1,4 @@
-"""Plan convolutions of few products (convolution/tiny.cu)."""
+"""Plan convolutions with few multiply-adds (convolution/tiny.cu)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .problem import FARTHEST, Rates, lanes_of, operand_names, operation_product
 SOURCE = "convolution/tiny.cu"
 THREADS = 128
 PRODUCTS_PER_SECOND = 3.5e11  # multiply-adds a second, measured on an H200 where the sums are long
-RESIDENT = 2048  # threads per multiprocessor; each has one product, or few
+RESIDENT = 2048  # threads per multiprocessor
 
 
 class Tiny(ConvolutionSolver):

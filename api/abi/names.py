@@ -38,7 +38,7 @@ def link(out: Path, library: str) -> None:
 
 
 def pkg_config(chosen: Face) -> str:
-    """Return the text of cudnn.pc, which lies in a folder beside ``include`` and stays valid if both are moved."""
+    """Return the text of cudnn.pc. Its folder is next to ``include``, and it stays valid if both are moved."""
     version = ".".join(map(str, chosen.version))
     return f"""prefix=${{pcfiledir}}/..
 includedir=${{prefix}}/include

@@ -61,7 +61,7 @@ class Stream:
 
 
 def pointer_backend() -> Any:
-    """Return the reference backend in which an int is the address of as many bytes as the operation needs."""
+    """Return the reference backend in which an int is the address of the bytes that an operation needs."""
     from dualdnn.reference import ReferenceBackend, run
 
     of_unknown_size = lru_cache(maxsize=1024)(partial(Pointer, nbytes=None))

@@ -31,7 +31,7 @@ def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
 
 
 def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
-    """Raise an error unless every sequence has both lengths and the labels are as many as the lengths say.
+    """Raise an error unless each sequence has an input and a label length in range, and all its labels are valid.
 
     clauses: holds the clauses of input lengths and of label lengths.
     """

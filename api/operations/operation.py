@@ -83,7 +83,7 @@ class Operation:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return the scalars and vectors beside those of the operands' tensors that kernels count with 32 bits."""
+        """Return the numbers of elements that kernels count with 32 bits, by description, without those of the operands."""
         return {}
 
     def nbytes(self, operand: str) -> int:

@@ -359,7 +359,7 @@ def gradient(
         found = s.squares()
         return np.square(s.inverse) * found.mean + np.square(normalized) * (found.inverse + own)
 
-    # Elements that rounding decides are allowed in whole, beside the expected errors of the rest.
+    # If rounding decides whether an element counts, its full size is allowed, in addition to the expected errors.
     def undecided(values: Array) -> Array:
         return np.asarray(few(BESIDE * values))
 

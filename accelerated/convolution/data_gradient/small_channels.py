@@ -35,13 +35,13 @@ MAX_WINDOW = 16  # pixels of dy per step along an axis, as in the kernel
 MAX_STRIDE = 8  # residues along an axis, as in the kernel
 MAX_TAPS = 32  # taps along an axis, as in the kernel
 GROUP_BYTES = (16, 32, 64)  # bytes of dy's channels per group, several of which share a K-block
-MAX_PREFERRED = 32  # bytes of these channels up to which packed products take longer
+MAX_PREFERRED = 32  # bytes of these channels; with more, packed products are faster
 MAX_OF_GROUP = 32  # channels of dx per group
-SHARED_BYTES = 96 * 1024  # bytes per block, at most, which every GPU with these tensor cores has
+SHARED_BYTES = 96 * 1024  # maximum bytes per block; every GPU with these tensor cores has them
 SWIZZLE_BYTES = 1024
 ALIGNMENT = 256
-# A block waits this long for 128 bytes of the channels of dy and multiplies them this long under a tap, beside others
-# on its multiprocessor. The times of 15 layers on an H200 agree within a factor of 1.35.
+# A block waits WAITING_SECONDS for 128 bytes of dy's channels, and multiplies them for TAP_SECONDS per tap, with
+# RESIDENT blocks per multiprocessor. The times of 15 layers on an H200 agree within a factor of 1.35.
 WAITING_SECONDS, TAP_SECONDS, RESIDENT = 6e-6, 0.6e-6, 3
 
 

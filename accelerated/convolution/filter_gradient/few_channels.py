@@ -28,18 +28,18 @@ from .tma import ALGORITHMS
 SOURCE = "convolution/filter_gradient/few_channels.cu"
 WARPS, THREADS = 8, 256  # per block
 STEP = 16  # pixels per step
-MIN_PIXELS = 1024  # pixels of dy from which this kernel is faster than TMA, where TMA can read the channels
-M_TILES, N_TILES = 2, 8  # tiles per warp: of 16 filters, of a vector of eight channels
+MIN_PIXELS = 1024  # pixels of dy; below, TMA is faster if it can read the channels
+M_TILES, N_TILES = 2, 8  # per warp: tiles of 16 filters, and vectors of 8 channels
 VECTOR = 8  # channels
 SUMS = 4 * M_TILES * N_TILES  # per thread
 SHARED_BYTES = 113 * 1024  # bytes of a block, so that two share a multiprocessor
 BLOCKS = 2  # per multiprocessor
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # rows of a tile
 WIDTHS = tuple(first << n for n in range(7) for first in (8, 12))  # columns of a tile, unless it has full rows
-SUMS_BANDWIDTH = 2.5e12  # bytes a second of partial sums, which are stored and read
+SUMS_BANDWIDTH = 2.5e12  # bytes per second at which partial sums are stored and read
 MEMORY_SHARE = 0.8  # share of the bandwidth that copies reach
 COPY_CLOCKS = 0.4  # clocks of a multiprocessor per copy; elements that pass through registers take twice as long
-STEP_CLOCKS = 2.0  # clocks of a step for each in which shared memory or tensor cores are busy
+STEP_CLOCKS = 2.0  # measured clocks of a step over the clocks that shared memory or tensor cores need
 TILE_CLOCKS = 600  # per tile
 
 
@@ -50,14 +50,14 @@ class CopiedStruct(Structure):
 
 
 class Operand:
-    """Describe how x or dy is copied to shared memory: ``count`` channels per pixel, with a padded pitch."""
+    """Describe the copy of x or dy in shared memory, which has ``count`` channels per pixel and a padded pitch."""
 
     def __init__(self, tensor: TensorSpec, count: int) -> None:
         self.tensor, self.count = tensor, count
 
     @property
     def pitch(self) -> int:
-        """Return the elements per pixel in shared memory: an odd number of vectors, in different banks."""
+        """Return the elements per pixel in shared memory: an odd number of vectors avoids bank conflicts."""
         return rounded_up(self.count, VECTOR) | VECTOR
 
     @property
@@ -144,11 +144,11 @@ class Division:
 
     @cached_property
     def tile(self) -> Tile | None:
-        """Return the tile with which blocks finish first, or None where no tile fits shared memory."""
+        """Return the tile with the least estimated time, or None if no tile fits shared memory."""
         _, _, rows, columns = self.dy.tensor.dims
         possible = (Tile(down, across) for down in _sizes(rows, SIZES) for across in _sizes(columns, WIDTHS))
         fitting = (tile for tile in possible if self.shared_bytes(tile) <= SHARED_BYTES)
-        # Where memory is the bound, tiles that take fewest clocks have most bytes in flight.
+        # If memory bounds several tiles equally, the one with the fewest clocks keeps the most bytes in flight.
         return min(fitting, key=lambda tile: (self.seconds_of(tile), self.computing_seconds(tile)), default=None)
 
     def parts(self, tile: Tile) -> int:

@@ -46,7 +46,7 @@ class NchwKernel(TileKernel):
 
 @dataclass(frozen=True)
 class Tf32NchwKernel(NchwKernel):
-    """Describe the same tile for TF32, in twice as many boxes."""
+    """Describe the same tile for TF32, with four boxes per warpgroup instead of two."""
 
     kind: ClassVar[str] = "tf32_"
     data_types: ClassVar[tuple[cudnnDataType_t, ...]] = (FLOAT,)

@@ -367,7 +367,7 @@ class Product:
             ]
         if False in kernel.alone:
             most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.min_k_blocks))
-            # There are as many blocks as possible, or all tiles have several equal parts.
+            # Either the number of blocks is the maximum, or all tiles have several equal parts.
             equal = range(2 * tiles, most + 1, tiles)
             possible += [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *equal)]
         timed = ((self._shared_seconds(each, rows_are_filters), each) for each in possible)

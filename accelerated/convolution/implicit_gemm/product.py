@@ -15,14 +15,14 @@ from ...plans import Launch
 from ...reproducible import CANONICAL_IMAGES, Order
 from ..problem import PLAIN, REFERENCE_MULTIPROCESSORS, ConvolutionStruct, EpilogueStruct, Rates
 
-# A tile's first loads and results take as long as this many terms of K, over 700 products of the benchmark on an
-# H200. A tile without another one beside it takes half as long again.
+# A tile's first loads and results take as long as TILE_TERMS terms of K (700 products of the benchmark on an H200). A
+# tile that is alone on its multiprocessor takes longer by the share ALONE.
 TILE_TERMS, ALONE = 32, 0.5
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 
 
 class TapWalk(NamedTuple):
-    """Describe the taps of a larger filter that a product meets.
+    """Describe which taps of a larger filter a product multiplies.
 
     The fields are the taps of the filter, the first tap, and the steps to the next plane, row and column.
     ``n_innermost`` means that the filter is [K][tap][N] instead of [N][tap][K].

@@ -97,7 +97,7 @@ class RNNSpec:
         return 2 if self.direction == cudnnDirectionMode_t.CUDNN_BIDIRECTIONAL else 1
 
     def counts(self, steps: int, batch: int) -> dict[str, int]:
-        """Return what kernels count with 32 bits for so many steps and sequences; a grid counts up to a block more."""
+        """Return the numbers that kernels count with 32 bits, by description; a grid counts up to one block more."""
         numbers = {
             "a step's states of outputs and cells": batch * (self.projected + self.hidden),
             "vectors of inputs and of both directions' states": (1 + self.directions) * steps * batch,

@@ -12,7 +12,7 @@ from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, TensorSpec
 from .network import GRU, LSTM, RELU, TANH, RNNSpec
 
 ALIGNMENT = 64  # numbers to which the size of each part is rounded up
-# KEPT_GATES counts the numbers per cell that backward calls need beside its states: its gates and, for a GRU, the
+# KEPT_GATES counts the numbers per cell, besides its states, that backward calls need: its gates and, for a GRU, the
 # operand of its reset gate.
 KEPT_GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 4}
 
