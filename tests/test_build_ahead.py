@@ -88,7 +88,7 @@ def test_specialised_modules_are_those_of_what_is_timed(listed, wanted):
     }  # fmt: skip
 
 
-def test_what_is_timed_is_built(device, wanted):
+def test_timed_kernels_are_built_ahead(device, wanted):
     """One row of each family and every fifth row are built, also for a plan without the listed workspace."""
     for row in [*{row.family: row for row in rows()}.values(), *list(rows())[::5]]:
         assert modules_of(build_ahead.of_few_steps(row.operation, device), device) <= wanted, row.name

@@ -51,7 +51,7 @@ def test_the_backend_is_asked_once_for_a_problem(asked):
     assert questions  # Another call asks the backend.
 
 
-def test_what_is_remembered_is_bounded(asked, monkeypatch):
+def test_remembered_searches_are_bounded(asked, monkeypatch):
     owner, ask, _ = asked
     monkeypatch.setattr(answers, "KEPT", 12)
     for size in range(3, 23):

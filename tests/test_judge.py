@@ -88,7 +88,7 @@ def test_parts_are_the_whole_output(monkeypatch, given):
         judge(o, before, after)
 
 
-def test_what_fails_leaves_nothing_behind():
+def test_a_failure_restores_the_setting_of_inputs():
     """A judge that raises must not leave its setting for inputs that are not random to the next call."""
     with pytest.raises(KeyError):
         judge(operation(), {}, {})
@@ -119,7 +119,7 @@ def test_a_wrong_special_value_is_caught(value):
     assert judge(o, before, after).wrong == 1
 
 
-def test_what_wrong_elements_are():
+def test_wrong_elements_have_a_kind():
     """Each wrong element counts under the first kind that fits: unchanged, NaN, infinite, zero, or another number."""
     o = operation(strides=(60, 20, 5, 1))
     before, after = computed(o)
@@ -211,7 +211,7 @@ def test_a_trial_catches_damage(damage, expected):
 @pytest.mark.parametrize(
     "y, got, wrong", [(1e20, -np.inf, 0), (1e20, -1e30, 0), (1e18, -np.inf, 1), (np.inf, -1e30, 1), (2.0, -np.inf, 1)]
 )
-def test_what_the_square_of_tanh_leaves_is_not_determined(y, got, wrong):
+def test_gradients_of_tanh_with_an_overflowing_square_are_not_determined(y, got, wrong):
     """For y beyond 1.8e19 the square overflows in float. Infinite y and smaller y are judged."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     o = ActivationBackward(operation().activation, 1.0, 0.0, spec, spec, spec, spec)
@@ -334,7 +334,7 @@ DIRECTIONS = {
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 @pytest.mark.parametrize("transform", ["FFT", "WINOGRAD_NONFUSED"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_what_is_not_finite_spreads_in_a_transform(direction, transform, number):
+def test_infinity_and_nan_spread_in_a_transform(direction, transform, number):
     """A direct algorithm spreads it only to the elements whose sums contain it."""
     algorithms, direct, name, reached, beyond = DIRECTIONS[direction]
     o = replace(direct, algo=next(a for a in algorithms if a.name.endswith(f"_{transform}")))

@@ -165,7 +165,7 @@ def test_bounds_hold_for_arithmetic_in_float(monkeypatch, number, kind):
     assert least < ratio < 1
 
 
-def test_what_follows_a_score_beyond_float_is_not_judged():
+def test_results_after_a_score_beyond_float_are_not_judged():
     """A score of 1e40 is infinite in float, so its product with zero may be NaN and is not judged."""
     a = tracked.Arithmetic(Running(2.0**-24), largest=float(np.finfo(np.float32).max))
     first, second = (

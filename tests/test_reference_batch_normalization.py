@@ -218,7 +218,7 @@ def test_fused_gradients_are_central_differences(mode, added):
             assert abs(slope - float(found[name].value[place])) < 1e-6 * (1 + abs(slope)), name
 
 
-def test_what_rounding_decides_may_count_or_not():
+def test_elements_that_rounding_decides_may_count_or_not():
     """If the argument of the ReLU is zero up to rounding, dy may pass or not, and both sums are right."""
     x = np.array([[[[1.0]], [[2.0]]], [[[3.0]], [[2.0]]]], np.float32)
     t, s = TensorSpec.packed(FLOAT, x.shape, NHWC), TensorSpec.packed(FLOAT, (1, 2, 1, 1))

@@ -163,7 +163,7 @@ def test_one_filter_per_group_goes_tap_by_tap():
     assert not any(convolution_taps.suits(*problem) for problem in PROBLEMS.values())
 
 
-def test_values_that_are_not_finite_spread_alike_both_ways(monkeypatch):
+def test_infinity_and_nan_spread_alike_by_taps_and_by_products(monkeypatch):
     """Both ways multiply the zeros of the padding, so an infinite weight there gives NaN."""
     random = np.random.default_rng(3)
     x, w, c = random.standard_normal((2, 4, 7, 6)), random.standard_normal((4, 1, 3, 3)), spec((2, 1), (2, 1), groups=4)
@@ -216,7 +216,7 @@ def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, f
 
 
 @pytest.mark.parametrize("dims", [(7, 40), (3, 7, 40)], ids=str)
-def test_precise_products_of_values_that_are_not_finite(monkeypatch, dims):
+def test_precise_products_spread_infinity_and_nan(monkeypatch, dims):
     """NaN and infinities spread as in a plain product, and rows without them keep their precision."""
     monkeypatch.setattr(precise_product, "UNSPLIT_PRODUCTS", 0)
     monkeypatch.setattr(precise_product, "BLOCK_BYTES", 2 * 8 * prod(dims) // 7)  # bytes, two rows of every group
@@ -363,7 +363,7 @@ def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
 
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("algo", ["FFT", "WINOGRAD"])
-def test_what_transforms_lose_is_relative_to(monkeypatch, algo, cut):
+def test_norms_and_tile_maxima_scale_the_errors_of_transforms(monkeypatch, algo, cut):
     """The scale of an FFT error is the norm of image and filter, of Winograd the tile maxima, whatever the parts."""
     if cut:
         monkeypatch.setattr(convolution_bounds, "BLOCK_BYTES", 100)
@@ -404,7 +404,7 @@ def test_the_worst_element_of_all_parts_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("groups", [1, 4])
-def test_parts_are_blended_with_what_lies_there(monkeypatch, groups):
+def test_each_part_is_blended_with_its_own_prior_values(monkeypatch, groups):
     """The backend and the judge blend each part with its own prior values."""
     monkeypatch.setattr(convolution_product, "LIMITS", convolution_product.Limits(block_bytes=500))
     monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", 500)
@@ -473,7 +473,7 @@ def test_bias_activation(monkeypatch, cut):
         np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-13)
 
 
-def test_memory_that_is_not_read_may_hold_anything():
+def test_memory_without_a_factor_may_hold_a_signalling_nan():
     """A signalling NaN in z with alpha2 = 0, or in y with beta = 0, gives neither a NaN nor a warning."""
     x, w, c = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 3, 3), np.float32), spec((0, 0))
     base = forward(x, w, c)
@@ -685,7 +685,7 @@ def test_integer_sums_are_exact_until_they_leave_int32():
 
 @pytest.mark.parametrize("scale", [1.0, 1e-21, 1e-38, 1e18])
 @pytest.mark.parametrize("terms", [1, 9, 576, 4608, 40000])
-def test_absolute_terms_in_float_are_no_less_than_they_are(terms, scale):
+def test_sums_of_absolute_terms_in_float_are_upper_bounds(terms, scale):
     """The upper bound holds for float32 sums that err downwards, that are subnormal or that overflow."""
     random = np.random.default_rng(terms)
     for values in (random.uniform(0.5, 1, (2, terms)), np.full((2, terms), 1 + 2.0**-23), np.ones((2, terms))):

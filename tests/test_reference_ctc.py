@@ -138,7 +138,7 @@ def test_no_probability_at_all():
     assert costs[0] == math.inf and not gradients.any()
 
 
-def test_what_no_alignment_reaches_does_not_matter():
+def test_nan_that_no_alignment_reaches_changes_no_cost():
     """A NaN that no alignment reaches, at the last label of the first time step, does not change the cost."""
     p = np.random.default_rng(6).uniform(0.2, 1, (4, 1, 4)).astype(np.float32).astype(np.float64)
     whole, _ = computed(loss(p.shape, (1, 2, 3), (3,), (4,)), p)

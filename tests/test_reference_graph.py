@@ -187,7 +187,7 @@ def test_infinities_beside_what_overflows(first, alpha):
 
 
 @pytest.mark.parametrize("mode", [Mode.CUDNN_POINTWISE_SQRT, Mode.CUDNN_POINTWISE_ADD, Mode.CUDNN_POINTWISE_MAX])
-def test_what_follows_a_nan_in_integers_is_not_determined(mode):
+def test_integers_after_a_nan_are_not_determined(mode):
     """A NaN stored as INT8 has no determined value, so only the results of other elements are judged (D654)."""
     x, held, y = tensor(1, (1, 3, 2, 2)), tensor(2, (1, 3, 2, 2), INT8), tensor(3, (1, 3, 2, 2))
     other = x if settings(mode).has_two_inputs else None

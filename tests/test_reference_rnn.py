@@ -319,7 +319,7 @@ def test_published_sums(cell):
 
 
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
-def test_what_follows_a_state_beyond_half_is_not_judged(data_type):
+def test_results_after_a_state_beyond_half_are_not_judged(data_type):
     """HALF may store a state of 100,000 between two layers as an infinity, which the second layer turns into NaN."""
     spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1, 1), training=False, null=("hx",))
@@ -424,7 +424,7 @@ def test_gradients_of_weights_that_met_a_state_beyond_half_are_not_judged(data_t
     assert judge(weights, before, after, {"reserveSpace": before["reserveSpace"]}).agrees == (data_type == HALF)
 
 
-def test_what_follows_a_state_beyond_float_is_not_judged():
+def test_results_after_a_state_beyond_float_are_not_judged():
     """The second layer subtracts 1e60 from itself: in float, that is NaN, or zero after the ReLU."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))

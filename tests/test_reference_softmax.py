@@ -174,7 +174,7 @@ def test_only_exponentials_that_are_no_normal_numbers_may_be_zero(x, allowed, al
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_gradients_behind_a_sum_that_overflows_are_not_determined(algorithm, y, dy):
+def test_gradients_after_an_overflowing_sum_are_not_determined(algorithm, y, dy):
     """The sum over the channels overflows in float, although its product with a small factor would not."""
     spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     operation = SoftmaxBackward(algorithm, Mode.CUDNN_SOFTMAX_MODE_CHANNEL, 1.0, 0.0, spec, spec, spec)

@@ -226,7 +226,7 @@ def one_forward(window, stride, padding, x, outputs=(4, 4)):
     ],
     ids=["without inputs", "far apart", "5x5", "stride 1"],
 )
-def test_what_generic_kernels_alone_serve(operation):
+def test_only_the_generic_kernel_serves_other_calls(operation):
     assert possible_solvers(operation, PlanningDevice()) == ("pooling.generic_forward",)
 
 

@@ -610,7 +610,7 @@ def test_a_thread_without_griddepcontrol_wait(emulated: Any) -> None:
     )
 
 
-def test_what_a_copy_writes_is_poison_until_the_wait(emulated: Any) -> None:
+def test_an_asynchronous_copy_is_poison_until_the_wait(emulated: Any) -> None:
     assert np.isnan(run_fault(emulated, "early_copy")).all()
 
 

@@ -415,7 +415,7 @@ def test_nvcc_compiles_test_kernels(folder: Path, count: int) -> None:
         assert content and content.startswith(b"\x7fELF") and b"about_" in content
 
 
-def test_which_kernels_may_be_dependent_launches() -> None:
+def test_kernels_that_wait_may_be_dependent_launches() -> None:
     """A kernel may be launched before earlier ones have finished only if it begins with a wait."""
     parts = 'extern "C" __global__ void', "(const Arguments a) {", "griddepcontrol_wait();"
     names = {

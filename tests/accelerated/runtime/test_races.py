@@ -76,7 +76,7 @@ def test_nothing_is_reported_of_right_kernels(
     run(finder, name, right=True)
 
 
-def test_what_was_not_published_is_named(finder: Any) -> None:
+def test_a_write_without_a_proxy_fence_is_reported(finder: Any) -> None:
     with pytest.raises(
         DeviceError, match=r"fence_proxy_async\(\) has to stand between this read behind the write by thread 0"
     ):

@@ -30,7 +30,7 @@ def test_a_stream_has_one_piece(device, scratch):
         assert default is same and default is not first
 
 
-def test_what_was_outgrown_stays(device, scratch):
+def test_a_replaced_buffer_stays_valid(device, scratch):
     """A buffer that a larger one replaced stays valid, because launches in flight may use it."""
     stream = device.new_stream()
     with scratch.of(stream, 1) as small:
