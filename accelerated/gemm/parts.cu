@@ -1,8 +1,8 @@
 // These kernels precede and follow a matrix product (matrix_tma.cu). The first copies an operand to be K-major, with
 // rows that TMA can read. The second sums the parts of its tiles (stream_k.cuh) in a fixed order.
 //
-// Tiling: each thread of the sum owns four neighbours of a row of C. A block copies 64 x 64 elements; MN-major ones
-// pass through shared memory.
+// Tiling: each thread of the sum owns four consecutive elements of a row of C. A block copies 64 x 64 elements;
+// MN-major ones pass through shared memory.
 //
 // Roofline bound: bytes, mostly in L2. The sum reads the parts and writes C at 4.4 TB/s; the copy reads and writes the
 // operand at 3.5 TB/s (H200).

@@ -1,9 +1,10 @@
 // This file computes filter gradients (6.2.2) in TF32 by warp products (mma.sync), fed by TMA. It is for problems that
 // the bytes of x and dy bound, so that a copy of either would cost more than the products.
 //
-// Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major in place. Lanes read
-// them from shared memory; a warp has 32 rows and all columns. MERGED 4: both are NCHW, with four channels in a row of
-// their maps, because the pixels of one are no multiple of 16 bytes. K-blocks then have 29 pixels of an image.
+// Tiling: a block multiplies 256 rows by 64 columns, 32 pixels at a time (tma.cuh). Both operands are MN-major in
+// place. Lanes read them from shared memory; a warp has 32 rows and all columns. MERGED 4: both are NCHW, with four
+// channels in a row of their maps, because the pixels of one are not a multiple of 16 bytes. K-blocks then have 29
+// pixels of an image.
 //
 // Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory is
 // the next bound: a K-block reads 96 KiB and writes 40 KiB in 1088 of the 2200 clocks that the memory takes.

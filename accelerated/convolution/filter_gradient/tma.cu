@@ -1,9 +1,9 @@
 // This file computes filter gradients (6.2.2) on Hopper's tensor cores (wgmma), fed by TMA: half and bfloat16 in NHWC.
 // The NCHW variant serves filters of one tap, also in TF32.
 //
-// Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x are both
-// MN-major in place. In NCHW they are K-major, and a K-block has pixels of one image. Either may be the rows. With 64
-// rows, each of two warpgroups takes every other K-block.
+// Tiling: a block multiplies 128 or 64 rows by 256 or 128 columns, 128 bytes of pixels at a time (tma.cuh). dy and x
+// are both MN-major in place. In NCHW they are K-major, and a K-block has pixels of one image. Either may be the rows.
+// With 64 rows, each of two warpgroups takes every other K-block.
 //
 // Roofline bound: flops, 2 * pixels * elements of dw at 989 TFLOP/s, or the bytes of x and dy where dw is small. L2 is
 // the next bound: a K-block of 128 x 256 loads 48 KiB in 1024 clocks. 64x256x56x56 with 256 filters of 3x3 takes 295 us

@@ -46,15 +46,15 @@ ALIGNMENT = 256  # bytes, for the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 HANDED_BYTES = 8 * WARPGROUP * 16  # shared memory through which one warpgroup hands its sums to another
-LANES_SECONDS = 4e-7  # additional seconds of a sum where threads share parts
-SLOTS_BANDWIDTH = 5.6e12  # bytes a second of sums, which stay in L2
-STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
-BLENDED = 6.0  # results that a multiprocessor blends in a clock, as vectors
-BLENDED_APART = 1.5  # results that a multiprocessor blends in a clock, one by one
+LANES_SECONDS = 4e-7  # additional time of a sum if several threads share its parts
+SLOTS_BANDWIDTH = 5.6e12  # bytes per second of partial sums, which stay in L2
+STORED = 32.0  # bytes of sums that a multiprocessor stores per clock
+BLENDED = 6.0  # results that a multiprocessor blends per clock, as vectors
+BLENDED_APART = 1.5  # results that a multiprocessor blends per clock, one by one
 LEAST_SHARE = 0.5  # share of the clocks of TMA's rows that few blocks need
-SUM_SECONDS = 7e-7  # seconds of the launch that adds sums
-SUMMED = 3.2e11  # results a second that this launch blends, where channels are contiguous in dw
-SUMMED_APART = 5.5e10  # results a second that it blends one by one
+SUM_SECONDS = 7e-7  # per launch that adds partial sums
+SUMMED = 3.2e11  # results per second that this launch blends if channels are contiguous in dw
+SUMMED_APART = 5.5e10  # results per second that this launch blends one by one
 
 Triple = c_int * AXES
 

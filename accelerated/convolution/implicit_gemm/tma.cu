@@ -1,14 +1,15 @@
-// This file computes implicit GEMM (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bf16, TF32.
+// This file computes implicit GEMM (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma) in half, bfloat16 or TF32, fed by
+// TMA.
 //
-// Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. A producer warp loads K-blocks of 128
-// bytes by TMA (x in im2col mode) into a pipeline of stages. One to three consumer warpgroups multiply together. TMA
-// stores the results, blended with values that come through the same stages. With MAPPED 0 the warps store them.
+// Tiling: a persistent, warp-specialised block computes tiles of TILE_M pixels x TILE_N filters. A producer warp loads
+// K-blocks of 128 bytes by TMA (x in im2col mode) into a pipeline of stages. One to three consumer warpgroups multiply
+// together. Prior values of y come through the same stages, and TMA stores the results. With MAPPED 0 the warps do.
 //
-// The variants are as follows. NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x is NCHW, too, an
-// MN-major operand; TF32 passes through registers, because tensor cores do not transpose it. MERGED: channels of x in a
-// row of its map, where the pixels of one are no multiple of 16 bytes; the warps store y. STATISTICS: blocks sum their
-// results and squares by filter, and their tiles have the same filters; statistics.cu adds the sums. FACTORS: filters
-// have an alpha and a beta each. FILTERS_MN_MAJOR: w is [K][tap][N]. JOINED: products of a launch, by blocks.
+// NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x is NCHW as well, and MN-major; TF32 passes
+// through registers, because tensor cores do not transpose it. MERGED: a row of x's map has this many channels if the
+// pixels of one are not a multiple of 16 bytes; the warps store y. STATISTICS: each block sums results and squares of
+// its filters, and statistics.cu adds the sums. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is
+// [K][tap][N]. JOINED: the launch has this many products, which divide its blocks.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
 // memory is the next bound: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
