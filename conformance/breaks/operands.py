@@ -1,6 +1,7 @@
 """Make calls use wrong arguments or memory.
 
-Each function takes (the border, the break, the function's name, the function, its arguments).
+Each function stands between a case and a documented call. It takes (the border, the break, the name of the call, the
+call, its arguments), makes the call wrongly, and returns its result. ``border.applied`` says that something changed.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def unread(border: Border, broken: Break, name: str, function: Call, values: lis
 
 @with_handle
 def misread(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Call with the contents of an input, or of each input, one element further on than they are."""
+    """Call with the contents of one input, or of each, shifted by one element."""
     taken = list(values)
     for at, parameter in enumerate(parameters_of(name)):
         wanted = parameter.memory == "device" and parameter.direction != "out"
@@ -168,14 +169,14 @@ def misread(border: Border, broken: Break, name: str, function: Call, values: li
 
 
 def _bytes_of_element(name: str, point: str, values: list[Any]) -> int:
-    """Return the bytes of one element of an operand by its descriptor, or those of a float."""
+    """Return the bytes per element of an operand according to its descriptor, or 4 without a data type."""
     found = (spec for at in described_by(name, point) for spec in _specs(values[at]))
     kind = next((spec.data_type for spec in found if hasattr(spec, "data_type")), None)
     return NUMPY_TYPES[kind].itemsize if kind in NUMPY_TYPES else np.dtype(np.float32).itemsize
 
 
 def _specs(value: Any) -> list[Any]:
-    """Return what a descriptor, or each of a list of them, holds."""
+    """Return the specifications of a descriptor, or of each descriptor in a list."""
     parts = value if isinstance(value, tuple | list) else [value]
     return [part.spec for part in parts if getattr(part, "spec", None) is not None]
 
@@ -188,7 +189,7 @@ def described_by(name: str, point: str) -> list[int]:
 
 @with_handle
 def unwritten(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Let one output, or all, be written elsewhere."""
+    """Let the call write one output, or all, to other memory."""
     taken, written = list(values), []
     for at, parameter in enumerate(parameters_of(name)):
         out = parameter.memory == "device" and parameter.direction != "in"
@@ -202,14 +203,14 @@ def unwritten(border: Border, broken: Break, name: str, function: Call, values: 
 
 
 def unsteady(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Write no output in every second call."""
+    """Leave out the outputs in every second call."""
     border.calls += 1
     return function(*values) if border.calls % 2 else unwritten(border, broken, name, function, values)
 
 
 @with_handle
 def filled(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Use memory of nonzero numbers instead of NULL."""
+    """Pass memory with nonzero numbers instead of NULL."""
     at = position(name, broken.point)
     specs = (getattr(values[place], "spec", None) for place in described_by(name, broken.point))
     spec = next((spec for spec in specs if spec is not None), None)
