@@ -76,7 +76,7 @@ class Tensors:
         return GraphTensor(self.count, scalar, dims, spec.strides, alignment, vector, along, virtual)
 
     def beside(self, x: GraphTensor, data_type: Any, virtual: bool = False) -> GraphTensor:
-        """Return a tensor of the same dimensions, mostly in the same layout."""
+        """Draw a tensor with the dimensions of ``x``, mostly in the same layout."""
         return self.like(self.source.like(TensorSpec(data_type, x.dims, x.strides), percent=70), virtual)
 
     def new(self, data_type: Any, dims: Dims, virtual: bool = False) -> GraphTensor:
@@ -219,7 +219,7 @@ def second(source: Source, new: Tensors, x: GraphTensor) -> GraphTensor:
 
 
 def direct(source: Source, new: Tensors, precision: Any, is_read: bool) -> Node:
-    """Draw a convolution or a gradient with any paddings, in 1 to 3 dimensions, groups joined or apart."""
+    """Draw a convolution or a gradient with any paddings, in 1 to 3 dimensions, with or without a groups dimension."""
     kinds: tuple[Any, ...] = (*ROWS,)
     kind, data_type = source.pick(kinds), source.pick(FLOATING)
     rank, groups = source.pick((2, 2, 1, 3)), source.pick((1, 1, 2, 3))

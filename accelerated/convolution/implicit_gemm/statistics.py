@@ -1,5 +1,5 @@
-"""Plan products that are finished by filter. They sum their results and the squares of these for batch normalisation
-(statistics.cu), or scale them by filter.
+"""Plan convolutions whose epilogue works by filter: it sums results and their squares for batch normalisation, or
+scales each filter (tma.cu). statistics.cu adds the sums of the blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FINISHING = tuple(kernel for kernel in TMA if not kernel.nchw and not kernel.pla
 
 
 def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> Product | None:
-    """Return the product of a convolution that the kernel can finish by filter, or None where it cannot."""
+    """Return the product of a convolution if the kernel can finish it by filter in one launch, else None."""
     if operation.algo not in IMPLICIT:
         return None
     products = ConvolutionProblem(operation, device).products
@@ -30,7 +30,7 @@ def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKern
 
 
 def is_preferred(product: Product, kernel: TmaKernel) -> bool:
-    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest that finishes by
+    """Return whether a TMA kernel is preferred for the product, and ``kernel`` is the fastest that finishes by
     filter.
     """
     possible = [other for other in FINISHING if other.finishes(product)]
