@@ -155,7 +155,7 @@ def test_operands_that_tma_cannot_read_are_copied(element, majors):
     assert (True, True) in copied and (len(copied) > 1 or majors == (0, 0))
 
 
-def test_a_copy_must_pay(monkeypatch):
+def test_only_large_products_copy_an_operand(monkeypatch):
     """A small product is not worth a copy; a large one is."""
     device = open_device("emulated")
     monkeypatch.setattr(device, "multiprocessors", 132)
@@ -168,7 +168,7 @@ def test_a_copy_must_pay(monkeypatch):
 
 
 @pytest.mark.parametrize("row, order", [(1536, "wgmma"), (1538, "mma")])
-def test_neither_rows_nor_multiprocessors_decide_a_product_in_order(monkeypatch, row, order):
+def test_the_order_of_sums_depends_on_neither_rows_nor_multiprocessors(monkeypatch, row, order):
     """Without ``in_order`` these sums are divided or copied for some of the sizes."""
     device = open_device("emulated")
     a, b, c = Matrix("a", 0, row, 1), Matrix("b", 0, row, 1), Matrix("c", 0, 64, 1)
@@ -210,7 +210,7 @@ def test_tiles_of_one_instruction_add_in_one_order(tensor_cores, tiles):
     assert len(found) == 1
 
 
-def test_products_that_memory_bounds_use_many_multiprocessors(monkeypatch):
+def test_memory_bound_products_use_many_multiprocessors(monkeypatch):
     """Small tiles are chosen among those with the same bound of memory: 64 x 6000 x 1500 has 94 blocks, not 47."""
     device = open_device("emulated")
     monkeypatch.setattr(device, "multiprocessors", 132)
@@ -255,7 +255,7 @@ def test_batches_of_two_levels(element, tensor_cores, majors, shared):
 
 
 @pytest.mark.parametrize("tensor_cores, splits", [(True, None), (False, None), (False, 1), (False, 3)])
-def test_parts_that_nobody_added(tensor_cores, splits):
+def test_launches_in_parts_leave_the_sums_in_scratch_memory(tensor_cores, splits):
     """launches_in_parts() leaves the parts of all batches in scratch memory, after its earlier contents."""
     device, rng = open_device("emulated"), np.random.default_rng(5)
     a, b = (rng.standard_normal((2, rows, 200)).astype(np.float32) for rows in (6, 20))
