@@ -300,7 +300,11 @@ class SolverFamily(Generic[P]):
         A query states neither, and both may change which solver serves. Where nothing can be compiled, solvers whose
         modules are compiled serve.
         """
-        return max(self.enough(self.problem(blended, device)) for blended in _blended(operation))
+        needed = self.enough(self.problem(operation, device))
+        for other in _with_another_beta(operation):
+            with contextlib.suppress(Unsupported):  # No solver adds it in the order of the level, so it is refused.
+                needed = max(needed, self.enough(self.problem(other, device)))
+        return needed
 
     def enough(self, problem: P, only: str | None = None) -> int:
         """Return the workspace in bytes of the plan of a problem, including its fallback for unaligned operands."""
@@ -309,7 +313,8 @@ class SolverFamily(Generic[P]):
         chosen = self.solver(problem, only)
         needed = chosen.workspace_bytes(problem)
         if problem.aligned and (chosen.alignment(problem) or chosen.apart(problem)):
-            return max(needed, self.enough(self._unaligned(problem)))
+            with contextlib.suppress(Unsupported):
+                needed = max(needed, self.enough(self._unaligned(problem)))
         return needed
 
     def _workspace_of_built(self, problem: P) -> int:
@@ -331,11 +336,9 @@ def serve(
     return family
 
 
-def _blended(operation: Operation) -> list[Any]:
-    """Return an operation that blends its prior result in, as both: without and with the prior result."""
-    if not hasattr(operation, "beta"):
-        return [operation]
-    return [replace(operation, beta=beta) for beta in (0.0, 1.0)]  # type: ignore[type-var]  # operations are records
+def _with_another_beta(operation: Any) -> list[Any]:
+    """Return an operation that blends where this one does not, or one that does not; none where nothing blends."""
+    return [replace(operation, beta=0.0 if operation.beta else 1.0)] if hasattr(operation, "beta") else []
 
 
 def seconds_otherwise(solver: Solver[P], problem: P) -> float:
