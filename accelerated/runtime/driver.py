@@ -154,12 +154,15 @@ class _Attribute(ctypes.Structure):
     _fields_ = [("name", _INT), ("padding", _INT), ("value", _INT), ("rest", _INT * 15)]
 
 
+_Sizes = _UINT * 3  # ctypes makes this type anew while the interpreter ends, so both uses share one.
+
+
 class _Configuration(ctypes.Structure):
     """Lay out a CUlaunchConfig."""
 
     _fields_ = [
-        ("grid", _UINT * 3),
-        ("block", _UINT * 3),
+        ("grid", _Sizes),
+        ("block", _Sizes),
         ("shared_bytes", _UINT),
         ("stream", _POINTER),
         ("attributes", _POINTER),
@@ -178,7 +181,7 @@ def configuration(
     grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, stream: int = 0, attributes: tuple[int, ...] = ()
 ) -> Configuration:
     """Return a launch configuration. attributes: the numbers of the launch attributes that are set to 1."""
-    sizes = [(_UINT * 3)(*(*size, 1, 1)[:3]) for size in (grid, block)]
+    sizes = [_Sizes(*(*size, 1, 1)[:3]) for size in (grid, block)]
     listed = (_Attribute * len(attributes))(*(_Attribute(name, 0, 1) for name in attributes))
     where = ctypes.addressof(listed) if attributes else None
     made = _Configuration(*sizes, shared_bytes, stream or None, where, len(attributes))
