@@ -190,6 +190,7 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
 
 
 @shows("cudnnGetRNNParamsSize/c03 c06-c10", "cudnnGetRNNLinLayerMatrixParams/c18-c22", "cudnnGetRNNLinLayerBiasParams/c20-c24")  # fmt: skip
+@pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_refusals_before_version_8(subject, cudnn, handle, fresh, refuses):
     size_of = cudnn.cudnnGetRNNParamsSize
     x, unset = step(cudnn, 2), cudnn.cudnnCreateTensorDescriptor()
