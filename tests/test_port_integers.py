@@ -53,6 +53,13 @@ IN_C = [
     ("struct S other = {.type = 2}", "struct S other = {.type = miopenHalf}"),
     ("cudnnDataType_t u = 2", "miopenDataType_t u = miopenHalf"),
     ("cudnnDataType_t many[] = {0, 2}", "miopenDataType_t many[] = {miopenFloat, miopenHalf}"),
+    ("cudnnDataType_t many[3] = {[2] = 2}", "miopenDataType_t many[3] = {[2] = miopenHalf}"),
+    (
+        "cudnnDataType_t many[2][2] = {[1] = {2, [0] = 1}}",
+        "miopenDataType_t many[2][2] = {[1] = {miopenHalf, [0] = miopenDouble}}",
+    ),
+    ("struct S others[] = {[1] = {2, 2}}", "struct S others[] = {[1] = {miopenHalf, 2}}"),
+    ("p = (cudnnDataType_t[]){0, 2}", "p = (miopenDataType_t[]){miopenFloat, miopenHalf}"),
     ("if (t == 2) g()", "if (t == miopenHalf) g()"),
     ("switch (t) { case 2: g(); }", "switch (t) { case miopenHalf: g(); }"),
     ("take(2)", "take(miopenHalf)"),
@@ -293,6 +300,13 @@ def test_known_numbers_become_enumerators(source, wanted):
 def test_known_numbers_outside_of_functions(source, wanted):
     file = ported(source)
     assert file.after.decode() == wanted and not file.left
+
+
+@pytest.mark.parametrize("first", ["0", "CUDNN_DATA_FLOAT"])
+@pytest.mark.parametrize("path", ["file.c", "file.cu"])
+def test_a_range_of_labels_is_left_to_a_person(path, first):
+    file = ported(C.format(f"switch (t) {{ case {first} ... 2: take(t); }}"), path)
+    assert [note.kind for note in file.left] == ["integer"]
 
 
 @pytest.mark.parametrize("source, wanted", IN_C)

@@ -50,7 +50,7 @@ def values(node: Any) -> Iterator[Any]:
         elif kind in ("parenthesized_expression", "argument_list"):
             waiting += reversed(code(found))
         elif kind == "initializer_list":
-            waiting += reversed([child for child in code(found) if child.type != "initializer_pair"])
+            waiting += reversed([child for child in elements(found) if child.type != "initializer_pair"])
         elif kind == "conditional_expression" and found.child_by_field_name("alternative") is not None:
             waiting += [
                 found.child_by_field_name(name)
@@ -64,6 +64,16 @@ def values(node: Any) -> Iterator[Any]:
             waiting.append(found.child_by_field_name("right"))
         else:
             yield found
+
+
+def elements(listed: Any) -> list[Any]:
+    """Return the children of a list in braces; of an element with its index, ``[1] = value``, the value."""
+    found = []
+    for child in code(listed):
+        designator = child.child_by_field_name("designator") if child.type == "initializer_pair" else None
+        has_index = designator is not None and designator.type == "subscript_designator"
+        found.append(child.child_by_field_name("value") if has_index else child)
+    return found
 
 
 def number(node: Any) -> int | None:
@@ -89,7 +99,8 @@ def cast(node: Any) -> tuple[str, Any]:
     """Return the type that an expression is cast to, by any of the ways of C and C++, and its operand. The type is
     empty without a cast."""
     if node.type in ("cast_expression", "compound_literal_expression"):
-        return bare(node.child_by_field_name("type").text.decode()), node.child_by_field_name("value")
+        kind = bare(node.child_by_field_name("type").text.decode())
+        return re.sub(r"( ?\[[^][]*\])+$", "", kind), node.child_by_field_name("value")  # (type[]){value, value}
     if node.type != "call_expression":
         return "", None
     function, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")

@@ -15,7 +15,7 @@ from typing import Any
 
 from .declared import Declared
 from .expressions import STATUS, template_call
-from .integers import code, is_integer, number, values
+from .integers import code, elements, is_integer, number, values
 
 _EQUALITY, _ORDER = ("==", "!="), ("<", ">", "<=", ">=", "<=>")
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "|", "&", "^"})
@@ -191,13 +191,13 @@ def _constructed(declared: Declared, function: Any, kind: str) -> Iterator[Typed
 
 def _of_record(declared: Declared, fields: list[tuple[str, int]], value: Any) -> Iterator[Typed]:
     """Yields the values of the fields of a structure, or of each in an array of them, in their order."""
-    if value.type != "initializer_list" or any(child.type == "initializer_pair" for child in code(value)):
+    if value.type != "initializer_list" or any(child.type == "initializer_pair" for child in elements(value)):
         return
-    if all(child.type == "initializer_list" for child in code(value)):
-        for child in code(value):
+    if all(child.type == "initializer_list" for child in elements(value)):
+        for child in elements(value):
             yield from _of_record(declared, fields, child)
         return
-    for child, (kind, depth) in zip(code(value), fields, strict=False):
+    for child, (kind, depth) in zip(elements(value), fields, strict=False):
         if depth == 0 and number(child) != 0:  # C makes an empty structure by {0}.
             yield Typed(child, kind)
 
@@ -303,8 +303,12 @@ def _switch(declared: Declared, node: Any) -> Iterator[Typed]:
     labels = [label for label in labels if label is not None]
     if len(kinds) == 1:
         kind = next(iter(kinds))
-        # This is the range of ``case 0 ... 2``.
-        is_range = {label: label.type == "parameter_pack_expansion" for label in labels}
+        # This is the range of ``case 0 ... 2``, which the grammars of C++ and of C read as two kinds of error.
+        is_range = {
+            label: label.type == "parameter_pack_expansion"
+            or (label.next_sibling is not None and label.next_sibling.text.startswith(b"..."))
+            for label in labels
+        }
         yield from (Typed(label, kind, is_opaque=is_range[label]) for label in labels)
     elif not kinds and len(kinds := {declared.kind_of(label)[0] for label in labels} - {""}) == 1:
         yield Typed(node.child_by_field_name("condition"), next(iter(kinds)))
