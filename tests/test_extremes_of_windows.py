@@ -39,7 +39,6 @@ STEPS = {"stride", "padding"}
 REFUSED = {
     # The algorithm's table in the document does not allow them.
     "convolution.fft": FIELDS,
-    "convolution.filter_gradient_as_it_lies": {"dilation"},
     "convolution.filter_gradient_fft": FIELDS,
     "convolution.im2col_gemm": {"dilation"},
     "convolution.winograd": FIELDS,
