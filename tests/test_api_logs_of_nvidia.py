@@ -193,16 +193,20 @@ def test_messages_of_errors_are_no_calls():
     assert log.messages == 1 and log.calls[0].function == "cudnnSetTensor4dDescriptor"
 
 
+SETTER = f"I! {text().split('I! ')[1]}".replace("val=-1", "val=2")  # sets a tensor descriptor
+
+
 @pytest.mark.parametrize("content, said", [
     (text().replace("v8907", "v100200 5").encode(), "cuDNN 10.2.0, whose form is not known"),
     (text().replace("v8907", "vNext").encode(), "cuDNN Next, whose form is not known"),
     (b"I! CuDNN (v8907) function cudnnSetLRNDescriptor() called:\n", "none of the 1 calls of the log could be judged"),
     (b"I! CuDNN (v8907) function cudnnCreate() called:\ni! Time: 1\n", "none of the 1 calls of the log could be judged"),
+    (f"{SETTER}I! CuDNN (v8907) function cudnnActivationForward() called:\n".encode(), "judged, though 1 set descriptors"),
     (text().encode()[:60], "a log of cuDNN 8.9.7 without a whole line that names a call"),
     (b"", "is no saved call: neither an .npz file nor an API log of cuDNN"),
     (bytes(range(256)) * 4096, "is no saved call"),
     (b"x" * (1 << 20), "is no saved call"),
-], ids=["release 10", "no release", "cut", "nothing to judge", "cut in its first line", "empty", "binary", "one line"])  # fmt: skip
+], ids=["release 10", "no release", "cut", "nothing to judge", "computes after a setter", "cut in its first line", "empty", "binary", "one line"])  # fmt: skip
 def test_a_log_of_which_nothing_is_judged_is_one_sentence(tmp_path, capsys, content, said):
     path = tmp_path / "log"
     path.write_bytes(content)

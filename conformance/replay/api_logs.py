@@ -628,8 +628,9 @@ def judge_log(lines: Iterable[str], subjects: Iterable[str], inputs: str, seed: 
     log = read_log(lines)
     found = summarized(log)
     print(*found.lines(log), sep="\n", flush=True)
-    if not (found.asked or found.settings or found.refused):
-        raise ValueError(f"none of the {len(log.calls)} calls of the log could be judged")
+    if not (found.asked or found.refused) and (found.skipped or not found.settings):
+        settings = f", though {found.settings} set descriptors" if found.settings else ""
+        raise ValueError(f"none of the {len(log.calls)} calls of the log could be judged{settings}")
     failures = 0
     for name in subjects:
         subject = open_subject(name)
