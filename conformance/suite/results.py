@@ -100,13 +100,9 @@ def expected_of(config: pytest.Config) -> Expected:
 
 
 def message_of(report: Any) -> str:
-    """Return what a report says. A traceback begins with the exception: tables and JUnit show the first line alone."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
-    text = "" if report.longrepr is None else str(report.longrepr)
-    raised = getattr(report.longrepr, "reprcrash", None)
-    said = "" if raised is None else raised.message.strip().removeprefix("Failed: ")
-    return text if text.startswith(said) else f"{said}\n\n{text}"
+    return "" if report.longrepr is None else str(report.longrepr)
 
 
 def crashed(report: pytest.TestReport, subjects: Sequence[str], ended: Ended) -> dict[str, Any]:
