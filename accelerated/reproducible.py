@@ -17,8 +17,8 @@ from dualdnn.api.operations.backend import BATCH, RUN
 CANONICAL_IMAGES = 32  # images for which the solver is chosen that gives the order of all batches
 CANONICAL_MULTIPROCESSORS = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_120": 170}
 EMULATED_MULTIPROCESSORS = 132  # SMs that planners see on other devices
-# The sums of these operations stay within an image or sequence; these tensors, transformers and sequences have a batch,
-# which is the second dimension of sequences and the first of others.
+# The sums of these operations stay within an image or sequence, and these operands have a batch.
+# The batch is the second dimension of sequences, and the first dimension of other operands.
 IN_IMAGES = {
     "ConvolutionForward": ("x", "y"),
     "ConvolutionBiasActivationForward": ("x", "z", "y"),

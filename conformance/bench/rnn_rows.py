@@ -31,8 +31,8 @@ NETWORKS = (
 )
 
 CALLS = "inference", "forward", "backward data", "backward weights"
-# The grid spans cells, batches and sizes: (cell, steps, batch, size of inputs and states, whether data is FLOAT instead
-# of HALF).
+# The grid spans cells, batches and sizes: (cell, steps, batch, size of inputs and states, whether data is FLOAT).
+# Other data is HALF.
 GRID = (
     (LSTM, 1024, 16, 768, False), (LSTM, 64, 1, 1024, False), (LSTM, 64, 8, 2048, False), (LSTM, 32, 256, 512, False),
     (LSTM, 64, 32, 256, True), (LSTM, 16, 128, 64, False), (LSTM, 256, 64, 512, False), (LSTM, 32, 64, 1024, True),
