@@ -10,7 +10,9 @@ import pytest
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, plan_by, possible_solvers
+from dualdnn.api.support.convolution import Problem
 from dualdnn.conformance.domains import DOMAINS, PROFILES, operations
+from dualdnn.conformance.domains.convolution import MAX_TRANSFORMED, transformed
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
 from dualdnn.conformance.fuzz.judging import Judge
 from dualdnn.conformance.fuzz.worker import BATCH
@@ -76,6 +78,22 @@ def test_a_profile_keeps_its_limits(profile):
 
     each(DOMAINS["activation"], 20, look, (wanted,))
     assert bool(offsets) == bool(wanted.offset)
+
+
+def test_drawn_fourier_transforms_are_small():
+    """The emulated device transforms 12,000 elements a second."""
+    read = []
+
+    def look(drawn):
+        (o,) = drawn.steps
+        if "FFT" in getattr(getattr(o, "algo", None), "name", ""):
+            x, y = (
+                next(o.tensor(name) for name in names if name in o.operands) for names in (("x", "dx"), ("y", "dy"))
+            )
+            read.append(transformed(Problem(o.convolution, x, o.dw if "dw" in o.outputs else o.w, y)))
+
+    each(DOMAINS["convolution"], 300, look, (PROFILES["edges"],), number=2)
+    assert len(read) > 10 and max(read) <= MAX_TRANSFORMED
 
 
 class Complete(Exception):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import workspace_bytes
 from dualdnn.accelerated.solver import SOLVER_FAMILIES
 from dualdnn.api.enumerations import cudnnMathType_t
+from dualdnn.api.operations import Unsupported
 from dualdnn.api.operations.specs import NCHW, NHWC
 from dualdnn.conformance import kernel_wheel
 from dualdnn.conformance.cases.convolution.convolution_backward_data import gradient as gradient_of_data
@@ -55,3 +57,13 @@ def test_a_query_suffices_for_any_beta_and_any_address(name):
             needed[solver.name, beta, aligned] = solver.workspace_bytes(problem)
     assert answers == {max(needed.values())}
     assert len(set(needed.values())) > 1, needed
+
+
+def test_a_query_leaves_out_addresses_that_a_level_refuses():
+    """No solver adds unaligned operands in the order of TMA's products, so that such calls are refused."""
+    operation = gradient_of_filter((2, 16, 9, 9), (40, 16, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, **DEFAULT)
+    device = AcceleratedBackend("emulated", reproducible="device").planned_on
+    family = SOLVER_FAMILIES[type(operation)]
+    assert family.workspace_bytes(operation, device) >= 0
+    with pytest.raises(Unsupported, match="adds in its order"):
+        family.solver(family.problem(operation, device, aligned=False))
