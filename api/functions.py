@@ -30,6 +30,7 @@ from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
 from .operations import BackendError, Operation, TensorSpec, Unsupported
+from .operations.operation import MemoryRequirement
 from .status import (
     ALLOC_FAILED,
     BAD_PARAM,
@@ -59,13 +60,6 @@ class Demand(NamedTuple):
     alignment: int
     writes: bool
     position: int
-
-    @classmethod
-    def of(cls, operation: Operation, name: str, parameter: str | None = None, position: int = 0) -> Demand:
-        """Return the demand of an operation on one operand."""
-        writes = name in operation.outputs or name in operation.raw
-        parameter = parameter or operation.parameter_of(name)
-        return cls(name, parameter, operation.min_bytes(name), operation.alignment(name), writes, position)
 
 
 @dataclass(frozen=True)
@@ -431,25 +425,23 @@ class _Computing:
 
     def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
         """Prepare an operation for the handle and cache it under ``key``."""
-        self._countable(operation)
         held: list[str] = []
-        memory = tuple(self._demand(operation, name, held) for name in operation.operands)
+        required = operation.memory_requirements()
+        self._countable(operation, required)
+        memory = tuple([self._demand(operation, name, required[name], held) for name in required])
         with handle.lock:
             prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held, self._rule)
             if key is not None and not CHECKS.off:
                 handle.answers.keep(key, prepared)
         return prepared
 
-    def _countable(self, operation: Operation) -> None:
+    def _countable(self, operation: Operation, required: Mapping[str, MemoryRequirement]) -> None:
         """Refuse what exceeds 32-bit indexing: scalars of vector types and filters, counts between the operands."""
-        counts: list[tuple[int, Sequence[Any]]] = [(count, (name,)) for name, count in operation.counts.items()]
-        for name in operation.operands:
-            spec = None if name in operation.raw else operation.tensor(name)
-            if spec is not None:
-                counts.append((spec.span * spec.vector_length, (name, spec)))
-        for count, what in counts:
+        counts = [*operation.counts.items(), *[(name, r.scalars) for name, r in required.items()]]
+        for name, count in counts:
             if count >= SCALARS:
-                text = f"{' '.join(map(str, what))} spans {count} scalars, fewer than {SCALARS} are supported"
+                spec = f" {operation.tensor(name)}" if name in required else ""
+                text = f"{name}{spec} spans {count} scalars, fewer than {SCALARS} are supported"
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
     def _position(self, operation: Operation, name: str, parameter: str, held: list[str]) -> int:
@@ -460,9 +452,9 @@ class _Computing:
             return self.count + len(held) - 1
         return self.position[parameter]
 
-    def _demand(self, operation: Operation, name: str, held: list[str]) -> Demand:
+    def _demand(self, operation: Operation, name: str, required: MemoryRequirement, held: list[str]) -> Demand:
         parameter = self.named.get(name) or operation.parameter_of(name)
-        return Demand.of(operation, name, parameter, self._position(operation, name, parameter, held))
+        return Demand(name, parameter, *required[:3], self._position(operation, name, parameter, held))
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         """Return the operands of a call that ``prepared.fitting`` does not accept.
@@ -578,7 +570,10 @@ def usable(
     named, small: have the meaning that they have in ``computing``.
     """
     checks: _Documented = FUNCTIONS[call].checks  # type: ignore[attr-defined]
-    demands = [Demand.of(operation, name, named.get(name)) for name in operation.operands]
+    demands = [
+        Demand(name, named.get(name) or operation.parameter_of(name), *required[:3], 0)
+        for name, required in operation.memory_requirements().items()
+    ]
     return [checked_operand(checks, handle, operation, d, memory[d.name], small.get(d.name)) for d in demands]
 
 
@@ -653,18 +648,18 @@ class _Prepared:
         rule_of: Callable[[str, str], SameMemory | None] = lambda *_: None,
     ) -> None:
         self.operation, self.memory, self.launch, self.held = operation, memory, launch, held
-        self.pairs = tuple(
+        self.pairs = [
             (i, j, first.nbytes, second.nbytes)
             for i, first in enumerate(memory)
             for j, second in enumerate(memory)
             if first.writes and i != j and first.nbytes and second.nbytes and not (second.writes and j < i)
-        )
-        shape = tuple((d.position, d.writes, d.name in operation.raw and not d.nbytes) for d in memory)
+        ]
+        shape = [(d.position, d.writes, d.name in operation.raw and not d.nbytes) for d in memory]
         rules = [rule_of(memory[i].name, memory[j].name) for i, j, *_ in self.pairs]
         equal = [bool(rule and rule.allowed and rule.allowed(operation)) for rule in rules]
-        numbers = [*(n for d in memory for n in (d.nbytes, d.alignment)), *(n for pair in self.pairs for n in pair[2:])]
-        pairs = tuple((i, j, may) for (i, j, *_), may in zip(self.pairs, equal, strict=True))
-        self.fitting = _fitting(shape, pairs)(numbers)
+        numbers = [n for d in memory for n in (d.nbytes, d.alignment)] + [n for pair in self.pairs for n in pair[2:]]
+        pairs = [(i, j, may) for (i, j, *_), may in zip(self.pairs, equal, strict=True)]
+        self.fitting = _fitting(tuple(shape), tuple(pairs))(numbers)
 
 
 @lru_cache(maxsize=1024)

@@ -14,25 +14,17 @@ from .status import BAD_PARAM, NOT_SUPPORTED, expect
 
 def same_dims(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
     """Raise an error unless all tensors have the same dimensions."""
-    expect(
-        len({t.dims for t in tensors.values()}) == 1, status, clause, f"dimensions differ: {_listed('dims', tensors)}"
-    )
+    _equal("dimensions", "dims", clause, status, tensors)
 
 
 def same_data_type(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
     """Raise an error unless all tensors have the same data type."""
-    kinds = {t.data_type for t in tensors.values()}
-    expect(len(kinds) == 1, status, clause, f"data types differ: {_listed('data_type', tensors)}")
+    _equal("data types", "data_type", clause, status, tensors)
 
 
 def same_strides(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
     """Raise an error unless all tensors have the same strides."""
-    expect(
-        len({t.strides for t in tensors.values()}) == 1,
-        status,
-        clause,
-        f"strides differ: {_listed('strides', tensors)}",
-    )
+    _equal("strides", "strides", clause, status, tensors)
 
 
 def data_type_among(
@@ -40,14 +32,9 @@ def data_type_among(
 ) -> None:
     """Raise an error unless every tensor's data type is in ``allowed``."""
     for name, spec in tensors.items():
-        names = ", ".join(kind.name for kind in allowed)
-        expect(
-            spec.data_type in allowed,
-            status,
-            clause,
-            f"{name} has data type {spec.data_type.name}, supported are {names}",
-            data_type=spec.data_type.name,
-        )
+        if spec.data_type not in allowed:
+            names, given = ", ".join(kind.name for kind in allowed), spec.data_type.name
+            expect(False, status, clause, f"{name} has data type {given}, supported are {names}", data_type=given)
 
 
 def rank_between(
@@ -90,14 +77,15 @@ def begin_together(handle: Any, first: Any, second: Any) -> bool:
 
 def scaling(value: float, *tensors: TensorSpec) -> float:
     """Return a scaling factor as the library uses it: double for DOUBLE tensors, else rounded to float."""
-    if any(tensor.data_type == DOUBLE for tensor in tensors):
+    if DOUBLE in [tensor.data_type for tensor in tensors]:
         return value
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
 
-def _listed(attribute: str, tensors: dict[str, TensorSpec]) -> str:
-    def shown(value: Any) -> str:
-        return getattr(value, "name", None) or str(value)
-
-    return ", ".join(f"{name} {shown(getattr(spec, attribute))}" for name, spec in tensors.items())
+def _equal(what: str, attribute: str, clause: str, status: cudnnStatus_t, tensors: dict[str, TensorSpec]) -> None:
+    """Raise an error unless all tensors have an equal attribute."""
+    values = {name: getattr(spec, attribute) for name, spec in tensors.items()}
+    if len({*values.values()}) > 1:
+        listed = ", ".join(f"{name} {getattr(value, 'name', value)}" for name, value in values.items())
+        expect(False, status, clause, f"{what} differ: {listed}")

@@ -562,12 +562,12 @@ class Look:
 
     def _seen(self) -> dict[str, tuple[int, int]]:
         """Return the address and the bytes of each operand whose contents are examined."""
-        found = {}
+        found, required = {}, self.operation.memory_requirements()
         for name, operand in self.operands.items():
             if operand is None or not self._is_seen(name):
                 continue
             known, nbytes = self.observer.memory.available(operand.address), self.operation.nbytes(name)
-            if known is None and self.operation.min_bytes(name) < nbytes:
+            if known is None and required[name].nbytes < nbytes:
                 raise NotJudged(f"nobody knows how much memory {name} has")
             found[name] = operand.address, nbytes if known is None else min(known, nbytes)
         return found

@@ -162,6 +162,24 @@ def test_a_repeated_call_runs_few_functions(activated, monkeypatch):
     assert functions_called(*setter) <= 6
 
 
+def test_the_first_call_of_a_pooling_runs_few_functions():
+    """Its arguments, operation and memory requirements are checked in at most 145 calls of Python functions."""
+    handle, pooling = cudnn.cudnnCreate(backend="reference"), cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPooling2dDescriptor(pooling, cudnn.CUDNN_POOLING_MAX, cudnn.CUDNN_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2)
+    for size in (8, 12):  # The call with size 8 imports modules.
+        x_desc, y_desc, called = tensor(1, 3, size, size), tensor(1, 3, size // 2, size // 2), []
+        arguments = (handle, pooling, 1.0, x_desc, handle.zeros(12 * size**2), 0.0, y_desc, handle.zeros(3 * size**2))
+        sys.setprofile(
+            lambda frame, event, _, c=called: c.append(frame.f_code.co_qualname) if event == "call" else None
+        )
+        try:
+            cudnn.cudnnPoolingForward(*arguments)
+        finally:
+            sys.setprofile(None)
+    before = called.index("ReferenceBackend.prepare.<locals>.launch")
+    assert before <= 145, called[:before]
+
+
 def test_launches_are_kept_by_address(activated, monkeypatch):
     """Calls on other buffers do not disturb each other, and a kept launch is noted by whoever notes launches."""
     handle, arguments = activated

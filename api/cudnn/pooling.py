@@ -277,7 +277,7 @@ def _positions_fit(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec, clause: s
     """Raise an error if a window ends beyond the range of 32-bit positions."""
     axes = zip(x.dims[2:], y.dims[2:], pooling.window, pooling.padding, pooling.stride, strict=True)
     furthest = max(
-        extent + (count - 1) * stride + window + abs(padding) for extent, count, window, padding, stride in axes
+        [extent + (count - 1) * stride + window + abs(padding) for extent, count, window, padding, stride in axes]
     )
     expect(furthest < POSITIONS, NOT_SUPPORTED, clause,
            f"windows {pooling.window} with paddings {pooling.padding} and strides {pooling.stride} over {x.dims} and {y.dims}"

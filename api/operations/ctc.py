@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from ..enumerations import cudnnCTCLossAlgo_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
-from .operation import Operation
+from .operation import MemoryRequirement, Operation
 from .records import record
 from .specs import CTCLossSpec, TensorSpec
 
@@ -108,5 +108,6 @@ class CTCLoss_v8(_CTCLoss):
     def max_labels(self) -> int:
         return self.ctc_loss.longest_label or 0
 
-    def min_bytes(self, operand: str) -> int:
-        return 0 if operand == "labels" else super().min_bytes(operand)
+    def memory_requirements(self) -> dict[str, MemoryRequirement]:
+        required = super().memory_requirements()
+        return {**required, "labels": required["labels"]._replace(nbytes=0)}

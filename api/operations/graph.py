@@ -19,7 +19,7 @@ from .graph_nodes import (
     PointwiseSettings,
 )
 from .graph_patterns import Single, single
-from .operation import NOT_BLENDED, Operation
+from .operation import NOT_BLENDED, MemoryRequirement, Operation
 from .records import record
 from .specs import DOUBLE, FLOAT, TensorSpec
 
@@ -107,8 +107,9 @@ class OperationGraph(Operation):
             return spec
         return self.tensors[operand].spec
 
-    def alignment(self, operand: str) -> int:
-        return 1 if operand in self.raw else self.tensors[operand].alignment
+    def memory_requirements(self) -> dict[str, MemoryRequirement]:
+        required, stored = super().memory_requirements(), self.tensors.items()
+        return required | {n: required[n]._replace(alignment=t.alignment) for n, t in stored if n in required}
 
     def blend_of(self, output: str) -> tuple[float, float]:
         """Return (alpha, beta) of the single operation; without one, nodes blend by themselves and the result is (1,

@@ -19,12 +19,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ..enumerations import cudnnDataType_t
 from .specs import DOUBLE, FLOAT, TensorSpec
 
 NOT_BLENDED = (1.0, 0.0)
+
+
+class MemoryRequirement(NamedTuple):
+    """State what a call requires of an operand's memory.
+
+    nbytes: is the minimum size; it is smaller than ``Operation.nbytes`` if the contents decide how much is read.
+    alignment: divides the address; it is the size of a scalar in bytes, or 1 for memory without a description.
+    writes: says whether the call writes the memory.
+    scalars: counts the scalars from the first to the last one, gaps included; it is 0 for raw memory.
+    """
+
+    nbytes: int
+    alignment: int
+    writes: bool
+    scalars: int
 
 
 class Operation:
@@ -56,11 +71,14 @@ class Operation:
     def operands(self) -> tuple[str, ...]:
         """Return the names of the call's operands, each once: inputs, outputs, then other raw memory."""
         names = dict.fromkeys((*self.inputs, *self.outputs, *self.raw))
-        return tuple(name for name in names if self.has(name))
+        return tuple([name for name in names if self.has(name)])
 
     def parameter_of(self, operand: str) -> str:
         """Return the parameter of the call that passes an operand."""
-        return next((name for name, passed in self.parameters.items() if passed == operand), operand)
+        for name, passed in self.parameters.items():
+            if passed == operand:
+                return name
+        return operand
 
     def has(self, operand: str) -> bool:
         """Return whether the operation has this operand; an optional one may be NULL."""
@@ -91,16 +109,16 @@ class Operation:
         size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return size.nbytes if isinstance(size, TensorSpec) else size
 
-    def min_bytes(self, operand: str) -> int:
-        """Return the minimum size of the operand's memory in bytes; it is smaller than ``nbytes`` if the contents
-        decide how much is read."""
-        return self.nbytes(operand)
-
-    def alignment(self, operand: str) -> int:
-        """Return the required alignment of the operand's address in bytes: the size of a scalar, or 1 for memory
-        without a description."""
-        kind = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
-        return kind.scalar_bytes if isinstance(kind, TensorSpec) else 1
+    def memory_requirements(self) -> dict[str, MemoryRequirement]:
+        """Return what the call requires of each operand's memory, in the order of ``operands``."""
+        found = {}
+        for name in self.operands:
+            is_raw = name in self.raw
+            kind = getattr(self, self.raw[name]) if is_raw else self.tensor(name)
+            nbytes, alignment = (kind.nbytes, kind.scalar_bytes) if isinstance(kind, TensorSpec) else (kind, 1)
+            scalars = 0 if is_raw else nbytes // alignment
+            found[name] = MemoryRequirement(nbytes, alignment, is_raw or name in self.outputs, scalars)
+        return found
 
     def blend_of(self, output: str) -> tuple[float, float]:
         """Return (alpha, beta) of output = alpha * result + beta * prior output."""

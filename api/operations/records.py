@@ -32,9 +32,9 @@ def record(cls: type[T]) -> type[T]:
     def identity(self: Any) -> tuple[Any, ...]:
         found = self.__dict__.get("_identity")
         if found is None:
-            values = [getattr(self, name) for name in names]
             # The text distinguishes -0.0 from 0.0, and the text of NaN equals itself.
-            found = self.__dict__["_identity"] = tuple(v if v and v == v else repr(v) for v in values)
+            values = [v if (v := getattr(self, name)) and v == v else repr(v) for name in names]
+            found = self.__dict__["_identity"] = tuple(values)
         return found
 
     def cached_hash(self: Any) -> int:

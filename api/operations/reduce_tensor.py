@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 
 from ..enumerations import cudnnIndicesType_t, cudnnReduceTensorIndices_t, cudnnReduceTensorOp_t
-from .operation import Operation
+from .operation import MemoryRequirement, Operation
 from .records import record
 from .specs import ReduceTensorSpec, TensorSpec
 
@@ -48,9 +48,12 @@ class ReduceTensor(Operation):
     def wants_indices(self) -> bool:
         return self.reduction.indices == FLATTENED
 
-    def alignment(self, operand: str) -> int:
-        aligned = operand == "indices" and self.wants_indices
-        return INDEX_BYTES[self.reduction.indices_type] if aligned else super().alignment(operand)
+    def memory_requirements(self) -> dict[str, MemoryRequirement]:
+        required = super().memory_requirements()
+        if self.wants_indices:
+            alignment = INDEX_BYTES[self.reduction.indices_type]
+            required["indices"] = required["indices"]._replace(alignment=alignment)
+        return required
 
     @cached_property
     def reduced(self) -> tuple[int, ...]:

@@ -130,7 +130,7 @@ class TensorSpec:
     @cached_property
     def span(self) -> int:
         """Return how many stored elements lie from the first to the last one, gaps included."""
-        return 1 + sum((extent - 1) * stride for extent, stride in zip(self.storage_dims, self.strides, strict=True))
+        return 1 + sum([(extent - 1) * stride for extent, stride in zip(self.storage_dims, self.strides, strict=True)])
 
     @cached_property
     def nbytes(self) -> int:

@@ -155,13 +155,14 @@ def test_outputs_share_no_part_of_another_operand(caller, refuses, sample):
     """An output that overlaps part of another operand is refused; adjacent operands in one buffer are right."""
     operation = ready(caller, sample)
     memory, absent = present(operation)
+    required = operation.memory_requirements()
     ((pair, clause),) = TABLE["shared_memory"].get(sample.split("-")[0], {"": ""}).items()
     for output in sorted(memory.keys() & set(operation.outputs)):
         for other in memory.keys() - {output}:
-            if operation.min_bytes(other) < memory[other].size:
+            if required[other].nbytes < memory[other].size:
                 continue  # Its contents decide how much is read, and the host does not read them.
             first, last = memory[other].size, memory[output].size
-            step = max(STEP, operation.alignment(output))
+            step = max(STEP, required[output].alignment)
             for start in {step, (first - 1) // step * step}:
                 if start >= first:
                     continue  # These two do not overlap.
@@ -229,9 +230,10 @@ def test_memory_that_is_short_by_a_byte(caller, refuses, sample):
     """Memory of an operand that is a byte too short is refused, and all memory stays as it was."""
     operation = ready(caller, sample)
     memory, absent = present(operation)
-    for name in (name for name in memory if operation.min_bytes(name)):
+    required = operation.memory_requirements()
+    for name in (name for name in memory if required[name].nbytes):
         buffers, operands = placed(caller, memory, {})
-        operands[name] = caller.handle.to_device(memory[name][: operation.min_bytes(name) - 1])
+        operands[name] = caller.handle.to_device(memory[name][: required[name].nbytes - 1])
         clause = clause_of(sample, name, "short_memory")
         status = INVALID_VALUE if clause.startswith("cudnnReduceTensor/") else BAD_PARAM
         refuses(status, clause, caller, operation, {**operands, **absent}, unchanged=tuple(buffers.values()))

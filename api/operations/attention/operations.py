@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from ...enumerations import cudnnWgradMode_t
-from ..operation import Operation
+from ..operation import MemoryRequirement, Operation
 from ..records import record
 from ..specs import INT32, AttnSpec, SeqDataSpec, TensorSpec
 from .memory import Extents, space_bytes, weight_count
@@ -77,8 +77,10 @@ class Attention(Operation):
     def workspace_bytes(self) -> int:
         return space_bytes(self.attn)[1]
 
-    def alignment(self, operand: str) -> int:
-        return ALIGNMENT if operand in ("workSpace", "reserveSpace") else super().alignment(operand)
+    def memory_requirements(self) -> dict[str, MemoryRequirement]:
+        required = super().memory_requirements()
+        spaces = required.keys() & {"workSpace", "reserveSpace"}
+        return required | {name: required[name]._replace(alignment=ALIGNMENT) for name in spaces}
 
 
 class _Forward(Attention):
