@@ -83,7 +83,7 @@ def test_equal_numbers_of_other_types_and_arrays_that_change_are_told_apart():
         assert str(cudnn.cudnnGetActivationDescriptor(relu)[-1]) == str(coefficient)
 
 
-def test_what_passes_while_a_check_is_off_is_not_kept(monkeypatch):
+def test_an_answer_given_while_a_check_is_off_is_not_kept(monkeypatch):
     made = cudnn.cudnnCreateTensorDescriptor()
 
     def refused():
@@ -116,7 +116,7 @@ def test_a_computing_call_that_passes_while_a_check_is_off_is_not_kept(monkeypat
         cudnn.cudnnActivationForward(*arguments)
 
 
-def test_who_watches_sees_every_call_and_dead_objects_are_refused(counted, monkeypatch):
+def test_suspended_answers_reach_every_body_and_destroyed_objects_are_refused(counted, monkeypatch):
     size_of, asked, _ = counted
     x = tensor(1, 1, 1, 1)
     with replay.suspended():

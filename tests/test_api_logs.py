@@ -156,7 +156,7 @@ def test_calls_that_the_document_refuses_are_reported():
     assert "CUDNN_STATUS_BAD_PARAM" in shown[0] and "-1" in shown[0]
 
 
-def test_what_cannot_be_made_again():
+def test_lines_that_cannot_be_replayed_are_skipped_with_a_reason():
     """Calls that break off, foreign lines, unknown functions and missing values are skipped with a reason."""
     broken = POOLING[: POOLING.index("i!     beta")]
     value = SETTING.format(strides="0x55").replace("strideA: type=int; val=0x55", "strideA: location=host; addr=0x55")

@@ -62,7 +62,7 @@ def test_each_setter_is_read_back_into_the_same_descriptor():
         assert repr(descriptor.spec) in found[name], name
 
 
-def test_numbers_behind_the_real_entries_are_left_out():
+def test_numbers_after_the_real_entries_are_ignored():
     """Release 7.3 logs maxSeqLength numbers for an array that has batchSize entries."""
     before, name, behind = text().partition("function cudnnSetRNNDataDescriptor()")
 
@@ -207,7 +207,7 @@ SETTER = f"I! {text().split('I! ')[1]}".replace("val=-1", "val=2")  # sets a ten
     (bytes(range(256)) * 4096, "is no saved call"),
     (b"x" * (1 << 20), "is no saved call"),
 ], ids=["release 10", "no release", "cut", "nothing to judge", "computes after a setter", "cut in its first line", "empty", "binary", "one line"])  # fmt: skip
-def test_a_log_of_which_nothing_is_judged_is_one_sentence(tmp_path, capsys, content, said):
+def test_a_log_without_judged_calls_ends_in_one_sentence(tmp_path, capsys, content, said):
     path = tmp_path / "log"
     path.write_bytes(content)
     assert main(["replay", str(path), "--subject", "reference"]) == 2

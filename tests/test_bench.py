@@ -61,7 +61,7 @@ def test_small_rows_come_first():
     assert [row.name for row in ordered if row.flops] == [row.name for row in every if row.flops]
 
 
-def test_a_sum_is_timed_beside_a_copy_of_its_bytes():
+def test_a_sum_is_compared_with_a_copy_of_as_many_bytes():
     """The copy has the strides and gaps of the sum. It reads half of the images and writes the same number of bytes."""
     for row in rows("bias gradient 8x64x16x56x56"):
         copied, dy = row.copy, row.operation.dy

@@ -99,7 +99,7 @@ def test_the_first_choice_for_a_gradient_is_timed(monkeypatch, chosen):
     assert (result["v7_us"] is None, result["v7_ratio"] == 1) == ((True, True) if chosen else (False, False))
 
 
-def test_a_convolution_beside_a_vendor():
+def test_a_convolution_is_timed_by_every_algorithm_of_a_vendor():
     vendor = StandInVendor(refused=(IMPLICIT,))
     result = measured(FLAT, vendor)
     assert result["message"] is None and result["ours_us"] == pytest.approx(1000) and result["vendor_us"] > 0
@@ -114,7 +114,7 @@ def test_a_convolution_beside_a_vendor():
 
 
 @pytest.mark.parametrize("added", [False, True], ids=["bias", "bias and addition"])
-def test_a_fused_convolution_beside_a_vendor(added):
+def test_a_fused_convolution_counts_the_bytes_of_each_operand_once(added):
     row = Row("fused", "fused", rectified(convolution(TINY, "half", NHWC), added))
     result = measured(row, StandInVendor())
     assert result["message"] is None and result["algorithm"] and result["vendor_us"] > 0
@@ -124,7 +124,7 @@ def test_a_fused_convolution_beside_a_vendor(added):
 
 
 @pytest.mark.parametrize("which", ["graph convolution bias ReLU 1x8", "graph convolution statistics"])
-def test_a_graph_beside_the_calls_that_do_the_same(which, monkeypatch):
+def test_a_graph_is_timed_beside_separate_calls(which, monkeypatch):
     monkeypatch.setattr(graph_rows, "STATISTICS_LAYERS", (TINY,))
     row = next(row for row in graph_rows.graph_rows() if row.name.startswith(which))
     result = measured(row, StandInVendor())
@@ -139,7 +139,7 @@ def test_the_matrix_of_the_input():
     assert result["message"] is None and result["ours_us"] and "algorithm" not in result
 
 
-def test_what_fails_is_told_and_ends_nothing():
+def test_a_failing_vendor_is_reported_and_our_time_is_kept():
     result = measured(FLAT, StandInVendor(broken=RuntimeError("lost its way")))
     assert result["ours_us"] and result["vendor_us"] is None and result["speedup"] is None
     assert "vendor" in result["message"] and "lost its way" in result["message"]

@@ -216,7 +216,7 @@ def test_a_descriptor_that_a_call_fills_holds_something_else(border):
     assert border.applied and cudnn.cudnnGetTensorNdDescriptor(derived, 8)[0] != FLOAT
 
 
-def test_a_callback_gets_another_message_or_none(border):
+def test_a_break_changes_or_drops_the_message_of_a_callback(border):
     found: list[Any] = []
     for point, ends in (("msg", False), ("", None)):
         border.begin(Break("called back", "cudnnSetCallback", point))
@@ -235,7 +235,7 @@ def test_an_enumeration_has_other_numbers_until_the_break_ends(border):
     assert ENUMERATIONS["cudnnFusedOps_t"] is kind
 
 
-def test_what_a_fixture_made_is_made_anew_and_as_it_was(border):
+def test_a_second_run_gets_fresh_descriptors_from_its_fixtures(border):
     """The second run gets a descriptor that the first run did not set. A break refuses to create it."""
     tensor = cudnn.cudnnCreateTensorDescriptor()
 
@@ -328,7 +328,7 @@ def test_a_demand_is_about_the_call_that_it_names():
         (["5x5"], True),
     ],
 )
-def test_what_a_sibling_shows_is_no_proof(parameters, proves):
+def test_a_clause_is_proven_by_its_own_parameters_only(parameters, proves):
     """The clause names one algorithm, and configurations that do not include DOUBLE."""
     clause = "cudnnConvolutionBackwardData/c16"
     siblings = [*parameters, "CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED", pytest.param("FLOAT")]
@@ -454,7 +454,7 @@ def test_a_clause_of_two_matters_needs_both():
         ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c12", [("cudnnBackendFinalize", "X is required and was not set")], True),
     ],
 )
-def test_a_check_shows_a_demand_of_its_own_call(clause, refusals, checked):
+def test_a_check_shows_only_the_demands_of_its_call(clause, refusals, checked):
     assert is_checked(clause, refusals) == checked
 
 

@@ -113,7 +113,7 @@ def test_an_operand_that_is_read_and_written_has_two_matters():
     assert not Break("unread", "cudnnOpTensor", "C").shows("unwritten C")
 
 
-def test_the_beta_of_the_paper_is_no_factor():
+def test_the_beta_of_the_paper_is_not_taken_for_a_scaling_factor():
     found = breaks_of(scope.clauses()["cudnnNormalizationForwardInference/c16"])
     assert {"normScale", "normBias"} <= {one.point for one in found} and "beta" not in {one.point for one in found}
 
@@ -122,7 +122,7 @@ def test_two_ways_to_leave_a_step_out_are_two_matters():
     assert {"taken", "CUDNN_ACTIVATION_IDENTITY"} <= set(matters_of(scope.clauses()[f"{CONST}/c023"]))
 
 
-def test_what_is_read_and_what_is_written_to_are_two_matters():
+def test_reads_and_writes_of_a_sentence_are_two_statements():
     matters = matters_of(scope.clauses()["cudnnReorderFilterAndBias/c07"])
     assert {"unread biasData", "unwritten reorderedBiasData"} <= set(matters)
 
@@ -237,7 +237,7 @@ def test_doubles_lose_what_a_float_does_not_hold(values, applies):
 @pytest.mark.parametrize(
     "how, pairs, expected", [("ties away from even", [1, 2], [1]), ("truncated", [3, 4], [3]), ("wrapped around", [127, 127], [-2])]
 )  # fmt: skip
-def test_whole_numbers_are_rounded_otherwise(how, pairs, expected):
+def test_a_break_rounds_integers_in_another_way(how, pairs, expected):
     """The average of two numbers, doubled where the break needs a number that no byte holds."""
     mode = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
     pooling = PoolingSpec(mode, NAN, (1, 2), (0, 0), (1, 2))

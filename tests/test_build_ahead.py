@@ -116,7 +116,7 @@ def test_the_kinds_are_those_of_the_tables():
     assert len(found) == 2 * len(plain)
 
 
-def test_what_goes_with_convolutions_is_planned(device):
+def test_unfolding_and_reordering_are_planned_with_convolutions(device):
     planned = [*build_ahead.kinds(device), *build_ahead.timed(device, rows())]
     assert {Im2Col, ReorderFilter, ReorderFilterAndBias} <= {type(operation) for operation in planned}
     # Kernels may be chosen by size, so the timed sizes are planned with every algorithm.
@@ -150,7 +150,7 @@ def test_a_part_is_built_by_its_path(listed, monkeypatch, capsys):
     assert "-k nosuch/: no source of a kernel has this in its path" in capsys.readouterr().err
 
 
-def test_what_a_bench_times_is_built_before(device, monkeypatch):
+def test_kernels_of_a_benchmark_are_built_before_it(device, monkeypatch):
     built = []
     monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
     build_ahead.build_timed(rows("CTC loss"), device)

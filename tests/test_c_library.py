@@ -144,7 +144,7 @@ def test_a_program_in_c_computes_and_is_told_what_it_did_wrong(library, tmp_path
     assert "[cudnnSetTensor4dDescriptor/c06]" in found.stdout
 
 
-def test_what_does_not_exist_yet_says_so_once(library, tmp_path):
+def test_a_missing_function_prints_one_message(library, tmp_path):
     missing = [
         f for f in functions().values() if not hasattr(cudnn, f.name) and all(p.memory == "host" for p in f.parameters)
     ]
@@ -162,7 +162,7 @@ int main(void) {{
     assert found.returncode == 0 and found.stderr.count(name) == 1
 
 
-def test_python_that_cannot_start_is_no_success(library, tmp_path):
+def test_creation_fails_if_python_cannot_start(library, tmp_path):
     text = '#include "cudnn.h"\nint main(void) { cudnnHandle_t h; return cudnnCreate(&h); }\n'
     program = compiled(library, tmp_path, text)
     assert run(program).returncode == 0

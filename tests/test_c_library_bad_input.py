@@ -90,7 +90,7 @@ def answers(library, folder, text):
 
 
 @pytest.mark.parametrize("stray", STRAY)
-def test_pointers_that_are_none_of_the_library_s(library, tmp_path, stray):
+def test_foreign_pointers_are_refused(library, tmp_path, stray):
     """Every function refuses a wrong descriptor or handle with a documented status, and does not follow the pointer."""
     found = answers(library, tmp_path, program(dict.fromkeys(OPAQUE, STRAY[stray]), "1"))
     internal = sorted(name for name, status in found.items() if status == 4)

@@ -97,7 +97,7 @@ def outcome(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("alone, said", [("passed", "passes alone"), ("failed", "fails alone, too")])
-def test_a_case_whose_worker_ended_has_failed_whatever_it_does_alone(made, alone, said):
+def test_a_case_fails_if_its_worker_ended_even_if_it_passes_alone(made, alone, said):
     running, reports = made
     running.running = {"first": ("one", "a.py::test_b")}
     running._ended("first", "one", "a.py::test_b")

@@ -151,7 +151,7 @@ def test_memory_that_is_only_read_must_not_change():
     assert "reserve: 1 bytes of memory that is only read changed" in result_of(spoil).explanation()
 
 
-def test_what_is_read_and_written_is_judged_by_what_it_held():
+def test_operands_read_and_written_are_judged_from_their_old_values():
     def double(operation: Operation, operands: dict[str, Any]) -> None:
         if isinstance(operation, ToyForward):
             operands["running"].view(np.float32)[:] *= 2
@@ -167,7 +167,7 @@ def test_factors_belong_to_outputs():
     assert o.reads == ("x", "scale", "running", "y") and b.reads == ("dy", "dscale", "reserve")
 
 
-def test_an_optional_operand_that_is_null_is_no_operand():
+def test_a_null_optional_operand_is_left_out():
     without = forward(scale=None)
     assert "scale" not in without.operands and parse(str(without)) == without != forward()
     assert attempt_chain(Backend(), [Step(without)]).passed  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def test_a_case_that_fails_twice_has_both_failures_in_one_entry(session, when, k
 
 
 @pytest.mark.parametrize("said", ["pooling.py::test_formu", "poo", ""])
-def test_a_case_whose_name_was_cut_is_a_finding_of_the_library(monkeypatch, said):
+def test_a_damaged_case_name_is_a_finding_of_the_library(monkeypatch, said):
     """A library that writes into its process's memory may damage the name that the process reports."""
     monkeypatch.setitem(OPENED, "library:/l.so", SimpleNamespace(name="library-8003"))
     died = pytest.TestReport(said, ("", 0, ""), {}, "failed", None, "???")

@@ -97,7 +97,7 @@ def test_it_says_when_it_cannot_tell(prepared, monkeypatch):
     assert "cannot be told" in str(disagreement(prepared, monkeypatch, broken_reference))
 
 
-def test_a_reference_that_fails_is_no_success(prepared, monkeypatch):
+def test_a_failing_reference_fails_the_crosscheck(prepared, monkeypatch):
     handle, descriptor, tensor, x = prepared
     monkeypatch.setitem(engine._IMPLEMENTATIONS, ActivationForward, lambda operation, x: 1 / 0)
     with pytest.raises(CudnnError, match=r"reference could not judge .*ZeroDivisionError"):
@@ -135,7 +135,7 @@ def test_calls_saved_at_the_same_time_have_different_files(tmp_path, monkeypatch
     assert first != second and loaded(first)[0] == loaded(second)[0] == operation
 
 
-def test_a_file_that_is_no_archive(tmp_path):
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path):
     """The error does not repeat NumPy's advice to load the file unsafely."""
     (tmp_path / "text.npz").write_text("no archive")
     with pytest.raises(ValueError, match=r"text\.npz is no saved call: neither an \.npz file"):

@@ -50,7 +50,7 @@ def test_no_declaration_excuses_every_kind():
         Disagreement("result")
 
 
-def test_what_is_named_is_declared():
+def test_lists_of_occurrences_name_declared_differences():
     for path in FOLDER.glob("*.json"):
         named = json.loads(path.read_text())["differences"]
         assert set(named) <= {entry.id for entry in DIFFERENCES}, path
@@ -58,7 +58,7 @@ def test_what_is_named_is_declared():
 
 
 @pytest.mark.parametrize("subject", ["vendor-8907", "vendor-91900"])
-def test_what_is_named_is_what_the_declaration_covers(subject):
+def test_each_listed_failure_is_covered_by_its_difference(subject):
     for case, (name, said) in named_for(subject).failures.items():
         found = difference_for(case, subject, said)
         assert found is not None and found.id == name, f"{case}: {said}"
@@ -91,7 +91,7 @@ def test_a_case_that_is_named_and_passes_is_noticed():
     assert difference_of_case("filter_descriptors/test_4d[x]", "vendor-8907", False, True, "") == (None, "")
 
 
-def test_a_case_that_is_named_and_is_no_more_is_noticed():
+def test_a_listed_case_that_does_not_fail_is_noticed():
     named = named_for("vendor-8907").failures
     assert (
         unseen("vendor-8907", False, named) == unseen("vendor-8907", True, []) == unseen("vendor-8800", False, []) == []
@@ -101,7 +101,7 @@ def test_a_case_that_is_named_and_is_no_more_is_noticed():
     assert recorded and unseen("recorded-cudnn-9.19", recorded.computes, []) == []
 
 
-def test_what_shows_in_some_runs_is_known_where_it_shows_and_as_it_does():
+def test_an_unstable_difference_covers_only_its_cases_and_symptoms():
     case, wrong = (
         "attention_backward/test_projections[0-0-0-1]",
         "12 of 194 elements are wrong, the worst: x\nwrong elements: dqueries: ",
@@ -128,7 +128,7 @@ def test_without_a_list_the_patterns_decide():
         assert difference_of_case(INT32_FILTER, subject, computes, False, wrong) == (None, "")
 
 
-def test_what_a_failure_says_holds_no_numbers():
+def test_the_symptom_of_a_failure_has_no_numbers():
     wrong = "difference V-x: 3 of CUDNN_STATUS_X\n2 of 7 elements are wrong, the worst: y[3]\nwrong elements: y: 1 NaN, 3 zero; z: 12 NaN\nSoftmax(x)"
     assert what(wrong) == "wrong y: NaN, zero; z: NaN"
     assert what("> assert a == b\nE   assert 1 == 2") == "assertion a == b"
@@ -139,7 +139,7 @@ def test_what_a_failure_says_holds_no_numbers():
     )
 
 
-def test_what_a_failure_says_of_calls():
+def test_the_symptom_of_a_failure_names_calls_and_statuses():
     refused = (
         "E  LibraryError: cudnnX: CUDNN_STATUS_BAD_PARAM: libcudnn.so.9 returned 2001 (CUDNN_STATUS_BAD_PARAM_NULL)"
     )
@@ -172,7 +172,7 @@ def packaged_finding(name: str):
     return calls[0]
 
 
-def test_a_packaged_record_that_is_not_named_is_no_difference():
+def test_an_unlisted_packaged_record_is_not_excused():
     recording, record = packaged_finding("V-arithmetic-rank")
     finding, _ = found(record)
     assert grouping.explained(finding, [(recording, record)]).id == "V-arithmetic-rank"
@@ -248,7 +248,7 @@ def test_null_keeps_what_was_set_and_nothing_else():
     assert explanation(transform_getter(null, result=([0] * 4, [0] * 4, [0, 0])), AGREES) == ""
 
 
-def test_a_call_with_null_is_recorded_beside_those_before_it():
+def test_a_setter_with_null_keeps_the_earlier_setter_in_the_record():
     recorder = Recorder(cudnn)
     fresh = recorder.cudnnCreateTensorTransformDescriptor()
     for arrays in (((1,) * 4, None, None), ((2,) * 4, (0,) * 4, (1, 1)), (None, None, None)):

@@ -138,7 +138,7 @@ BETWEEN = {"states": (2**17, 1, 2**13), "vectors": (2**10, 2**20, 1)}  # sequenc
 
 
 @pytest.mark.parametrize("name", BETWEEN)
-def test_what_recurrent_networks_keep_between_operands_is_counted(handle, name):
+def test_intermediate_results_of_recurrent_networks_are_counted(handle, name):
     """The call is refused before it asks for memory. A quarter of the sequences would be served."""
     batch, steps, hidden = BETWEEN[name]
     network, data, out, dropout = (
@@ -171,7 +171,7 @@ def test_what_recurrent_networks_keep_between_operands_is_counted(handle, name):
 
 
 @pytest.mark.parametrize("heads, counted", [(2**13, "projected queries"), (2**12, None)])
-def test_what_attention_keeps_between_operands_is_counted(heads, counted):
+def test_projections_of_attention_are_counted(heads, counted):
     """The projections of all heads are counted together, and absent projections are not counted."""
     attn = attention_forward.attention((512, 512, 1, 1), (1, 1, 1), heads, 0, longest=(512, 2), batches=1, beams=1)
     operation = attention_forward.forward(attn, (512, 2), 1, 1, (512,), (2,))

@@ -92,7 +92,7 @@ def test_faults_of_float_are_seen(fault):
     ],
     ids=by_name,
 )
-def test_what_the_worst_case_misses(family, fault):
+def test_statistical_rules_notice_faults_that_the_worst_case_hides(family, fault):
     """The worst case of a sum of 576 terms hides the fault in many elements."""
     verdict = judged(family, fault, 576)
     assert verdict.wrong < 0.65 * verdict.checked
@@ -133,7 +133,7 @@ def test_narrow_and_blended_outputs_say_nothing_of_a_function():
         assert count == 0 or errors.rms == pytest.approx(8.0)
 
 
-def test_what_the_report_shows_is_what_is_computed():
+def test_the_published_table_of_faults_is_reproduced():
     """The table of functions and the shortest sums of half are computed again. The whole table takes a minute."""
     written = WRITTEN.read_text()
     assert functions_table() in written
@@ -150,7 +150,7 @@ def test_the_page_shows_the_tables():
 
 @pytest.mark.parametrize("factors, lost", [(2.0**-11, 0.125), (0.0, 0.107)], ids=["TF32", "half"])
 @pytest.mark.parametrize("times, suspect", [(1, False), (3, True)])
-def test_what_tensor_cores_cut_off(factors, lost, times, suspect):
+def test_losses_of_tensor_cores_are_allowed_and_three_times_as_much_is_suspect(factors, lost, times, suspect):
     """4608 positive products lose what was measured (reports/tensor_cores.md). Three times this loss is suspect."""
     terms, result = 4608, np.linspace(2800.0, 3000.0, 1024)
     norm = np.full(1024, np.sqrt(terms))
@@ -162,7 +162,7 @@ def test_what_tensor_cores_cut_off(factors, lost, times, suspect):
     assert errors.bias > 0.4 and bool(errors.suspicions("y")) == suspect
 
 
-def test_what_has_the_worst_case_alone_is_said():
+def test_outputs_judged_by_the_worst_case_alone_are_documented():
     """Each rounded output of the samples has a sharper rule, or docs/tolerance.md lists it."""
     text = (Path(__file__).parents[1] / "docs/tolerance.md").read_text()
     rows = text.partition("### Which outputs have the worst case alone")[2].partition("\n### ")[0]
@@ -186,7 +186,7 @@ def test_what_has_the_worst_case_alone_is_said():
 
 
 @pytest.mark.parametrize("factor, seen", [(0.98, False), (1.02, True)], ids=["below", "above"])
-def test_each_threshold_lies_where_the_document_says(factor, seen):
+def test_each_threshold_is_where_the_document_says(factor, seen):
     """Each rule of docs/tolerance.md passes errors of 4096 results 2 % below its limit, and suspects errors 2 % above it."""
     count, ones = 4096, np.ones(4096)
     signs, few, widest = np.where(np.arange(count) % 2, 1.0, -1.0), 6 / np.sqrt(count), np.zeros(count)

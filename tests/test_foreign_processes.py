@@ -107,7 +107,7 @@ def findings(library, tmp_path_factory):
 
 @pytest.mark.long  # starts a process for each finding, and waits 12 seconds for the one that hangs
 @pytest.mark.parametrize("function", FINDINGS)
-def test_what_a_library_does_to_its_process_is_a_finding_of_the_case(findings, function):
+def test_damage_to_the_process_is_a_finding_of_the_running_case(findings, function):
     """The other cases go on in new processes, and the finding has the clauses that its case names."""
     status, cases = findings
     assert status == 1 and len(cases) == len(FINDINGS)
@@ -125,7 +125,7 @@ def test_a_copy_that_is_made_where_a_library_is_loaded_is_a_finding(library, tmp
 
 
 @pytest.mark.long  # starts two workers
-def test_a_process_that_a_hanging_case_leaves_behind_is_ended(library, tmp_path, capfd):
+def test_processes_left_by_a_hanging_case_are_ended(library, tmp_path, capfd):
     begun = time.monotonic()
     status, cases = run(tmp_path, library(cudnnSetPooling2dDescriptor="leave"), "--jobs", "1", "--case-seconds", LIMIT)
     assert status == 1 and time.monotonic() - begun < 80

@@ -172,7 +172,7 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
     assert "'nothing' is none of pooling" in capsys.readouterr().err
 
 
-def test_an_output_that_is_suspect_by_chance_is_no_finding(monkeypatch):
+def test_an_output_that_is_suspect_by_chance_is_not_a_finding(monkeypatch):
     """A suspicion under one seed of four is chance, and under all of them it is a fault."""
     seeds = []
 

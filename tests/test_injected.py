@@ -63,7 +63,7 @@ def test_at_once_are_bugs_of_different_families():
     assert batches([VERSION, of_one_file], 6) == [[VERSION], [of_one_file]], "one would be written over the other"
 
 
-def test_who_is_noticed(tmp_path):
+def test_injected_bugs_are_noticed_survive_or_lack_their_text(tmp_path):
     """One copy has three bugs: a case sees one, the named case misses one, and the text of one is gone."""
     blind = Bug(
         "api/cudnn/activation.py", "alpha, beta, yDesc", "alpha, 0.0, yDesc", "beta", ("activation",), "test_null"

@@ -61,7 +61,7 @@ class Objects(ctypes.Structure):
     ],
     ids=["array", "view", "field", "ctypes", "structure"],
 )
-def test_memory_of_python_s_objects_is_no_memory_for_numbers(memory):
+def test_memory_of_python_objects_is_refused(memory):
     handle = cudnn.cudnnCreate(**REFERENCE)
     refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 4, 6), memory, 1.5, match="objects|No memory|not memory")
 

@@ -106,7 +106,7 @@ def test_a_break_of_a_field_leaves_the_others_alone(border, kind, other):
     "point, named",
     [("dimension 1", True), ("dimensions", True), ("dimension 0", False), ("type", False), ("stride 0", False)],
 )
-def test_a_refusal_names_the_property_in_which_two_tensors_differ(point, named):
+def test_a_refusal_concerns_the_dimension_in_which_tensors_differ(point, named):
     message = f"dyDesc is {TensorSpec.packed(FLOAT, (2, 3, 4))}, yDesc[0] is {TensorSpec.packed(FLOAT, (2, 5, 4))}"
     assert is_of_parameter("", point, message) == named
 
@@ -117,7 +117,7 @@ def test_a_refusal_names_the_strides_that_differ():
     assert [i for i in range(3) if is_of_parameter("", f"stride {i}", message)] == [0]
 
 
-def test_each_value_that_a_sentence_tells_apart_has_breaks_of_its_own():
+def test_each_value_in_a_sentence_has_its_own_breaks():
     """A break that meets all values would be noticed by a case of one of them."""
     clause = scope.clauses()["cudnnSoftmaxForward/c02"]
     for name in filter(None, matters_of(clause)):

@@ -160,7 +160,7 @@ def test_the_gradient_of_lrn_is_that_of_cudnn_whatever_y_holds(monkeypatch):
         ("x = CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING", "x = DUALDNN_PORT_FWD_ALGO_OF_FIND"),
     ],
 )  # fmt: skip
-def test_what_becomes_of_a_call(source, wanted):
+def test_each_call_is_ported_as_its_table_says(source, wanted):
     assert after(source) == wanted
     assert after(wanted) == wanted  # A second port changes nothing.
 
@@ -185,7 +185,7 @@ SOFTMAX = "cudnnSoftmaxForward(h, CUDNN_SOFTMAX_{}, m, &a, x, X, &b, y, Y)"
         ("cudnnGetLastErrorString(m, 3)", "not in cuDNN 8.0.3"),
     ],
 )
-def test_what_is_left_stays_as_it_was_with_a_reason(source, reason):
+def test_a_call_that_cannot_be_ported_is_unchanged_and_has_a_reason(source, reason):
     result = ported(inside(source))
     assert result.after == result.before
     assert [v.verdict for v in result.verdicts] == [LEFT] and reason in result.verdicts[0].message
@@ -328,7 +328,7 @@ def test_bytes_around_the_calls_stay(encode):
     assert result.after == text.replace(SET4D.encode(), b"miopenSet4dTensorDescriptor(d, miopenFloat, 1, 2, 3, 4)")
 
 
-def test_deep_nesting_is_no_problem():
+def test_deep_nesting_is_ported():
     text = "int f() { return " + "(" * 20_000 + "1" + ")" * 20_000 + f"; {SET4D}; }}"
     assert ported(text).count(REWRITTEN) + ported(text).count(LEFT) == 1
 
@@ -401,7 +401,7 @@ def test_reports(tree):
     "content, message",
     [(b"\x7fELF\0cudnnCreate", "is binary"), ("cudnnCreate".encode("utf-16"), "is UTF-16: convert it")],
 )
-def test_what_is_no_text_is_named_and_not_touched(tree, capsys, content, message):
+def test_a_file_that_is_not_text_is_named_and_unchanged(tree, capsys, content, message):
     (tree / "src/odd.c").write_bytes(content)
     assert command(tree / "src", "--in-place") == 2
     assert f"odd.c: not looked at: it {message}" in capsys.readouterr().err

@@ -221,14 +221,14 @@ void f(""",
 
 
 @pytest.mark.parametrize("source", DEDUCED)
-def test_numbers_beside_a_value_of_a_deduced_type(source):
+def test_numbers_become_enumerators_of_a_deduced_type(source):
     text = DEDUCING.format(source)
     file, wanted = ported(text.replace("@", "")), ported(text.replace("@2", "CUDNN_DATA_HALF"))
     assert file.after.decode() == wanted.after.decode() and not file.left
 
 
 @pytest.mark.parametrize("source", PASSED)
-def test_numbers_beside_a_macro_that_is_its_argument(source):
+def test_numbers_become_enumerators_through_a_macro_argument(source):
     text = PASSING.format(source)
     file, wanted = ported(text.replace("@", "")), ported(text.replace("@2", "CUDNN_DATA_HALF"))
     assert file.after.decode() == wanted.after.decode()
@@ -253,7 +253,7 @@ def test_a_number_that_is_not_known_is_left(given):
 
 
 @pytest.mark.parametrize("source, wanted", CARRIED)
-def test_numbers_beside_a_value_that_is_an_enumerator(source, wanted):
+def test_numbers_combined_with_an_enumerator_are_translated(source, wanted):
     file = ported(CARRYING.format(source))
     assert f" {{ {wanted}; }}\n" in file.after.decode()
     assert not file.left
@@ -333,7 +333,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
         ("cudnnConvolutionMode_t m = b ? CUDNN_CROSS_CORRELATION : CUDNN_CONVOLUTION", "CUDNN_CONVOLUTION has no counterpart"),
     ],
 )  # fmt: skip
-def test_what_is_not_known_is_left_to_a_person(tmp_path, source, told):
+def test_unknown_numbers_are_left_with_a_note(tmp_path, source, told):
     """The tool prints a note and exits with status 1."""
     text = "#define MODE 1\n" + in_function(source, "int n")
     assert any(told in str(left) for left in ported(text).left)
@@ -351,7 +351,7 @@ def test_what_is_not_known_is_left_to_a_person(tmp_path, source, told):
         "cudnnSetTensor4dDescriptor(d, (cudnnTensorFormat_t)1, CUDNN_DATA_FLOAT, 1, 2, 3, 4)",
     ],
 )
-def test_what_mi_open_refuses_is_seen_in_every_value(source):
+def test_a_value_that_miopen_refuses_leaves_the_call_unchanged(source):
     """A call stays unchanged if a number, or one arm of a conditional, has a value that MIOpen refuses."""
     file = ported(in_function(source))
     assert file.after.decode() == in_function(source) and len(file.left) == 1

@@ -127,7 +127,7 @@ def test_a_program_that_has_cudnn_inside_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["run", "observe"])
-def test_what_cannot_be_run_is_one_line(command, tmp_path, capsys):
+def test_a_command_that_cannot_run_is_reported_in_one_line(command, tmp_path, capsys):
     for given, text in (((), "no command"), (("--", str(tmp_path / "nothing")), "is no program that can be run")):
         assert main([command, *given]) == 2
         error = capsys.readouterr().err
@@ -176,7 +176,7 @@ def made(folder):
     return folder
 
 
-def test_what_is_observed_of_a_library_like_release_9(observed, tmp_path):
+def test_enumerators_of_release_9_are_not_findings(observed, tmp_path):
     """An enumerator of release 9 and optional NULLs are not findings, and each configuration has a row."""
     program, library = observed
     plain = library("plain", LIKE_RELEASE_9)
@@ -191,7 +191,7 @@ def test_what_is_observed_of_a_library_like_release_9(observed, tmp_path):
     assert "SoftmaxForward(" in rows["cudnnSoftmaxForward"]["operation"]
 
 
-def test_one_of_so_many_calls_is_judged_and_a_mistake_is_said_once(observed, tmp_path):
+def test_one_call_in_five_is_judged_and_a_mistake_is_reported_once(observed, tmp_path):
     program, library = observed
     wrong = library("wrong", LIKE_RELEASE_9 | {"cudnnSoftmaxForward": "((float *)a8)[3] += 1;"})
     ran = dualdnn("observe", "--every", "5", "--library", wrong, "--out", tmp_path / "out", "--", program)
@@ -217,7 +217,7 @@ def test_judging_keeps_to_its_part_of_the_time():
 @pytest.mark.parametrize(
     "given", [("--budget", "0%"), ("--budget", "much"), ("--budget", "101%"), ("--every", "0"), ("--every", "-1")]
 )
-def test_what_no_part_is_refused(given, capsys):
+def test_an_invalid_share_is_refused(given, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["observe", *given, "--", "true"])
     assert repr(given[1]) in capsys.readouterr().err

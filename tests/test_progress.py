@@ -25,7 +25,7 @@ def test_durations_read_as_people_write_them(seconds, text):
     assert clock(seconds) == text
 
 
-def test_a_stream_that_is_no_terminal_gets_ten_lines():
+def test_a_stream_that_is_not_a_terminal_gets_ten_lines():
     stream, now = StringIO(), Clock()
     bar = Bar("cases", 1000, stream, now)
     for done in range(1, 1001):

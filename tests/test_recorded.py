@@ -157,7 +157,7 @@ def changed_record(**fields):
     (changed_argument("yDesc", {"descriptor": "cudnnTensorDescriptor_t", "calls": [["cudnnSetTensorNdDescriptor", {}]]}),
      "cudnnSetTensorNdDescriptor takes"),
 ])  # fmt: skip
-def test_what_makes_no_sense_is_named(written, change, message):
+def test_an_inconsistent_recording_is_refused_with_its_reason(written, change, message):
     with pytest.raises(RecordingError, match=message):
         load_recording(written(change))
 
@@ -268,7 +268,7 @@ def test_shared_memory_stays_shared():
     assert judged(replace(record, arguments=shifted, status=2000), compute=True) == AGREES
 
 
-def test_what_was_not_kept_is_not_guessed():
+def test_values_that_were_not_recorded_are_not_replayed():
     replayer = Replayer(cudnn, cudnn.cudnnCreate(backend="reference"))
     for changed in ({"y": {"unrecorded": "set"}}, {"alpha": {"unrecorded": "a pointer"}}):
         with pytest.raises(NotReplayable, match="not recorded"):

@@ -312,7 +312,7 @@ def suspected(operation, before: dict[str, np.ndarray], **results: np.ndarray) -
     return {said.partition(":")[0] for said in verdict.suspicions}
 
 
-def test_what_the_worst_case_of_statistics_misses():
+def test_the_statistical_rule_notices_one_missing_element():
     """The statistical rule notices a sum that lacks one of 8192 elements, and a variance divided by 8191."""
     shape, axes, epsilon = (8, 2, 32, 32), (0, 2, 3), 1e-3
     t, s, count = TensorSpec.packed(FLOAT, shape), TensorSpec.packed(FLOAT, (1, 2, 1, 1)), 8192

@@ -171,7 +171,7 @@ def test_roots_near_zero_are_not_determined():
 
 
 @pytest.mark.parametrize("first, alpha", [(np.inf, 1.0), (0.0, 0.0)])
-def test_infinities_beside_what_overflows(first, alpha):
+def test_an_infinity_meets_a_product_that_overflows(first, alpha):
     """-1e30 * 1e20 overflows in float, and gives NaN with an infinity of x or y; -1e20 does not overflow."""
     x, w, y = tensor(1, (1, 2, 1, 2)), tensor(2, (1, 2, 1, 1)), tensor(3, (1, 1, 1, 2))
     operation = executed(NODES["forward"](convolution(), x, w, y, alpha, 1.0))

@@ -272,7 +272,7 @@ def test_factors_of_a_gradient_beyond_float(operation_type, output, lrn, x, dy):
 
 
 @pytest.mark.parametrize("operation_type", [LRNCrossChannelForward, DivisiveNormalizationForward])
-def test_a_sum_whose_sign_rounding_decides(operation_type):
+def test_a_power_is_undetermined_if_rounding_decides_the_sign(operation_type):
     """The sum s is zero or a rounding error of either sign, so its power may be infinite, large or NaN."""
     in_channels = operation_type is LRNCrossChannelForward
     spec = TensorSpec.packed(DOUBLE, (1, 3, 1, 1) if in_channels else (1, 1, 3, 1))

@@ -388,13 +388,13 @@ def wrong_elements(x, state_weight, found, dy=np.nan, output="dx"):
 
 
 @pytest.mark.parametrize("x, wrong", [(0.1, 0), (np.inf, 2)], ids=["rounding", "infinity"])
-def test_gradients_that_are_not_finite_beside_a_sum(x, wrong):
+def test_a_relu_passes_or_stops_nan_where_rounding_decides_the_sign(x, wrong):
     """The sign of a rounding error is unknown, so a ReLU may pass a NaN of dy or stop it. An infinite sum has a sign."""
     assert wrong_elements(x, 1.0, (np.nan, 0)) == [0, wrong]
 
 
 @pytest.mark.parametrize("x, wrong", [(0.1, 0), (-1.0, 2)], ids=["rounding", "negative"])
-def test_gradients_behind_a_product_that_may_be_left_out(x, wrong):
+def test_an_omitted_product_may_change_which_gradients_pass_a_relu(x, wrong):
     """A missing initial state times an infinite weight is NaN, which stops dy at the ReLU. If that product is left out,
     a rounding error may pass the NaN of dy, but a negative sum stops it."""
     assert wrong_elements(x, np.inf, (np.nan, 0)) == [wrong, 0]
@@ -466,7 +466,7 @@ def test_states_that_may_have_been_stored_between_layers(data_type, wrong):
 
 
 @pytest.mark.parametrize("data_type, wrong", [(HALF, 0), (FLOAT, 2)], ids=["half", "float"])
-def test_an_infinity_beside_a_state_beyond_half(data_type, wrong):
+def test_a_state_beyond_the_range_of_half_makes_an_infinity_uncertain(data_type, wrong):
     """Zero times a state of 100,000, plus an infinity, is infinite, or NaN if HALF stored the state as infinity."""
     spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))

@@ -62,7 +62,7 @@ def memory_of(operation):
 
 @pytest.mark.parametrize("others, expected", [(0, 4), (1, 3), (3, 1), (99, 1)])
 @pytest.mark.parametrize("judged", [False, True])
-def test_a_large_product_has_as_many_threads_as_cores_are_free(monkeypatch, seen, others, expected, judged):
+def test_a_large_product_uses_one_thread_for_each_free_core(monkeypatch, seen, others, expected, judged):
     monkeypatch.setattr(blas_threads, "running", lambda: 1 + others)
     operation = parse(CONVOLUTION)
     memory = memory_of(operation)

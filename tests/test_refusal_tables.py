@@ -96,7 +96,7 @@ def test_rows_are_in_the_order_of_the_table(table):
     assert list(read(table(f'case = {{ of = "set", {changes} }}'))["case"].rows) == clauses
 
 
-def test_a_case_names_the_clauses_of_its_own_rows(table):
+def test_each_row_of_a_table_names_only_its_clauses(table):
     """A run that proves clauses skips a case only when all that its rows cite are proven."""
     changes = '"c07 BAD_PARAM" = [{ id = "mode", mode = 9 }], "c08 BAD_PARAM" = [{ id = "nan", reluNanOpt = 9 }]'
     case = module_of(table(f'case = {{ of = "set", shows = ["cudnnStatus_t/c05"], {changes} }}')).test_case
@@ -165,7 +165,7 @@ def test_the_query_of_the_workspace_must_refuse_too(table):
     subject.cudnn.cudnnDestroy(handle)
 
 
-def test_a_plan_of_other_attributes_is_refused_and_one_of_its_own_is_made(table):
+def test_a_plan_with_changed_attributes_is_refused(table):
     subject = open_subject("reference")
     vector = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 5, 1, 1), strides=(5, 1, 1, 1))"
     names = ("scale", "bias", "runningMean", "runningVar", "eqScale", "eqBias")

@@ -76,7 +76,7 @@ def test_the_environment_names_a_release(monkeypatch):
         cudnn.cudnnCreate(backend="reference")
 
 
-def test_what_no_release_serves_stays_refused():
+def test_a_call_that_no_release_serves_is_refused():
     release = cudnn.cudnnCreate(backend="reference", as_release="9.19")
     with pytest.raises(CudnnError, match="cudnnTransformTensor/c11"):
         transform(release, cudnn.CUDNN_DATA_INT32)

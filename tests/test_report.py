@@ -109,7 +109,7 @@ def test_a_clause_applies_where_the_subject_can_show_it(shown_on, on_host, on_de
     assert state(("skipped",), shown_on, CPU) == on_host
 
 
-def test_the_second_document_does_not_apply_to_a_subject_that_has_none_of_it():
+def test_the_second_document_does_not_apply_to_a_subject_without_it():
     rule = dataclasses.replace(clause("miopenGuide/c01"), library="miopen")
     for there in (True, False):
         table = {"miopenCreate": Function("miopen", {"host": there, "device": False})}

@@ -42,7 +42,7 @@ def report(state="complete", subjects=("host",), **cases):
     ("skipped", "failed", True), ("failed", "passed", False), ("failed", "known", False), ("known", "passed", False),
     ("skipped", "passed", False), ("failed", "skipped", False),
 ])  # fmt: skip
-def test_what_is_a_regression(old, new, worse):
+def test_only_worse_outcomes_are_regressions(old, new, worse):
     comparison = Comparison(report(a=old, b="passed"), report(a=new, b="passed"))
     assert bool(comparison.regressions) == worse
     assert {change.id for change in comparison.changes} <= {"f/a", "case/a"} and comparison.changes

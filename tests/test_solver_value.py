@@ -26,7 +26,7 @@ def row(name, us, **ways):
     return {"name": name, "us": us, **ways}
 
 
-def test_what_a_solver_is_worth(solver_value):
+def test_the_value_of_a_solver_is_the_time_that_it_saves(solver_value):
     """Tiles of a kernel count as one solver, small rows count by stream time, and removed solvers do not count."""
     first, second = "convolution.implicit_gemm_tma_128x256", "convolution.implicit_gemm_tma_128x64"
     other, gone = "convolution.implicit_gemm_mma_64", "convolution.gone"

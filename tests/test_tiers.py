@@ -85,7 +85,7 @@ def test_a_whole_run_misses_cases_of_the_list():
     assert any("did not run" in line for line in missing.lines())
 
 
-def test_a_report_says_which_tier_it_is_of(tmp_path, capsys):
+def test_a_report_names_its_tier(tmp_path, capsys):
     """A run may replace a report of its own tier, but not the report of a larger tier."""
     case = next(case for case in read_tier(SMOKE).cases if case.startswith("activation/"))
     run = ["conformance", "--subject", "reference", "--tier", "smoke", "--jobs", "1", "--out", str(tmp_path)]

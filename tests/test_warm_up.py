@@ -68,7 +68,7 @@ def test_a_log_is_warmed_up(compiled, log):
     assert {*batches[0]} == {*device._modules}
 
 
-def test_what_is_there_is_loaded_where_nothing_can_be_compiled(compiled, monkeypatch):
+def test_existing_kernels_are_loaded_without_a_compiler(compiled, monkeypatch):
     device, batches = compiled
     compiler.build_together(warm_up.modules_of([SetTensor(1.0, X)], device), device)
     monkeypatch.setenv("DUALDNN_JIT", "off")
@@ -84,7 +84,7 @@ def test_the_kernels_of_a_log_are_built_ahead(log, monkeypatch):
     assert {*built} == {*warm_up.modules_of(wanted, open_device("emulated"))}
 
 
-def test_what_is_no_log_and_no_operation(compiled, tmp_path):
+def test_input_without_calls_or_operations_is_refused(compiled, tmp_path):
     (tmp_path / "empty.log").write_text("epoch 1\n")
     with pytest.raises(ValueError, match=r"empty\.log: no call of an API log"):
         dualdnn.warm_up(tmp_path / "empty.log", device="emulated")

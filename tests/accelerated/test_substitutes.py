@@ -135,7 +135,7 @@ def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(family, dev
     assert family.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
 
 
-def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(family, device, monkeypatch):
+def test_a_query_of_a_solver_does_not_wait_for_its_kernel(family, device, monkeypatch):
     """A solver may have to query its kernel, for example for the number of clusters that fit the device."""
     asks = lambda problem: bool(family.solvers[0].launches(problem))  # noqa: E731
     monkeypatch.setattr(family.solvers[0], "serves", asks)

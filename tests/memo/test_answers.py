@@ -199,7 +199,7 @@ print([*found, is_answered()], len(lines))
 """
 
 
-def test_who_watches_sees_every_call(ran):
+def test_python_serves_every_call_that_is_watched(ran):
     """While a log, notes of launches or a forced solver need every call, Python serves each one."""
     assert ran(WATCHED) == "[True, False, False, True, False, True] 2\n"
     assert ran(WATCHED, DUALDNN_SHOW_ERRORS="1").startswith("[False, False, False, False, False, False]")

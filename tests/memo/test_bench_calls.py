@@ -56,7 +56,7 @@ def test_arguments_of_any_kind_arrive(tmp_path: Path) -> None:
     assert status.value == 1
 
 
-def test_what_is_no_address_is_refused() -> None:
+def test_an_argument_without_a_c_type_is_refused() -> None:
     """An argument of a kind that C does not have raises TypeError."""
     with pytest.raises(TypeError):
         words_of([object()])

@@ -134,7 +134,7 @@ def test_tiles_of_one_block_are_blended_from_its_registers(seven_multiprocessors
 @pytest.mark.parametrize(
     "solver", [FilterGradientTma(KERNELS[0]), FilterGradientTma(KERNELS[2])], ids=lambda solver: solver.kernel.entry
 )
-def test_whole_tiles_before_shared_ones(seven_multiprocessors, monkeypatch, solver):
+def test_blocks_compute_whole_tiles_before_they_share_one(seven_multiprocessors, monkeypatch, solver):
     """If splitting costs nothing, two blocks share the last of three or five tiles, and each computes one or two of
     the others alone."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", 2)
@@ -289,7 +289,7 @@ def test_operands_unaligned_for_tma_are_correct(seven_multiprocessors):
         check(seven_multiprocessors, GRADIENTS["taps"], TMA + "64x128", shift=UNALIGNED // 2, shifted=shifted)
 
 
-def test_which_gradients_are_preferred(seven_multiprocessors):
+def test_tma_tiles_are_preferred_except_for_few_channels(seven_multiprocessors):
     """TMA-fed tiles are preferred if the math type allows tensor cores, except for few pixels and channels."""
     few = seven_multiprocessors
     assert check(few, half((2, 64, 4, 5), (64, 64, 3, 3))).solver.startswith(TMA)

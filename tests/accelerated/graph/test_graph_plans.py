@@ -82,7 +82,7 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
     assert run(backend, plan, operation, contents, 4) == wanted
 
 
-def test_a_chain_whose_kernel_is_not_compiled_is_compiled(backend, monkeypatch):
+def test_a_missing_kernel_of_a_chain_is_compiled(backend, monkeypatch):
     """A missing kernel is compiled, although the family first only checks whether its modules are built."""
     operation = executed(*layer((4, 16, 32, 32), LAST))
     ready, asked = backend.device.function_when_ready, []
@@ -127,7 +127,7 @@ def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
         assert np.allclose(np.frombuffer(result["tensor_8"], np.float32)[::3], (y * y).sum(1), rtol=1e-5)
 
 
-def test_which_chains_are_compiled(backend):
+def test_large_aligned_chains_are_compiled(backend):
     """Large chains of whole, aligned vectors are compiled; other chains are interpreted."""
 
     def width(*nodes):

@@ -163,7 +163,7 @@ def test_persistent_kernels_serve_any_hidden_size_at_aligned_addresses():
     assert not PersistentForwardSolver().serves(RNNProblem(forward(exact, 2, (2,)), H200()))
 
 
-def test_a_network_that_has_divisions_of_two_layers_and_none_of_one_is_planned():
+def test_a_network_is_planned_where_only_two_layers_divide():
     """A GRU with 2048 units in float is such a network, but the blocks of its two layers do not run at once."""
     spec = network(GRU, 2048, 2, 1, FLOAT)
     problem = RNNProblem(forward(spec, 4, (4,)), H200())

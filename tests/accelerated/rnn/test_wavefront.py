@@ -101,7 +101,7 @@ def test_any_order_of_the_waves_gives_the_same(cell):
 
 @pytest.mark.parametrize("most", [2, 3])
 @pytest.mark.parametrize("call", ["training", "inference", "backward"])
-def test_what_blocks_wait_for_is_filled_before(call, most):
+def test_vectors_that_blocks_wait_for_are_filled_before_the_launch(call, most):
     """Before the cooperative launch, every vector that blocks wait for holds a value that no cell outputs."""
     training, data, _ = (operation for _, operation in passes(forward(network(LSTM, 24, 3, 1, HALF), 3, (3, 2))))
     operation = {"training": training, "inference": inference(training), "backward": data}[call]
@@ -155,7 +155,7 @@ def test_layers_of_a_launch_have_room_on_the_device(cell, size, layers, batch, d
                 assert blocks % (made.slices * made.parts * count) == 0
 
 
-def test_what_cannot_overlap_goes_layer_by_layer():
+def test_networks_that_cannot_overlap_run_layer_by_layer():
     """Networks with two directions, with projections, or with a single layer run layer by layer."""
     spec = network(LSTM, 24, 2, 1, HALF)
     device = open_device("emulated")

@@ -25,7 +25,7 @@ from test_persistent import elements, run
     (LSTM, 24, 2, 2, [(2, 1)] * 4),  # The directions of a layer are batches.
     (LSTM, 24, 1, 1, [(1, 2)]),
 ])  # fmt: skip
-def test_what_is_one_product(monkeypatch, cell, width, directions, layers, batches):
+def test_layers_with_equal_matrices_share_a_product(monkeypatch, cell, width, directions, layers, batches):
     """Layers share a product if their matrices have equal sizes; the suite's cases judge the results."""
     spec = replace(network(cell, 24, layers, directions, HALF), input_size=width)
     assert batches_of(monkeypatch, forward(spec, 3, (3, 2))) == batches

@@ -84,7 +84,7 @@ def test_the_file_is_bounded(path, monkeypatch):
     assert Choices(GPU).find(FIRST) == 39 and [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(path, monkeypatch):
+def test_a_folder_that_cannot_be_written_raises_no_error(path, monkeypatch):
     path.parent.parent.mkdir()
     path.parent.write_text("a file where the folder should be")
     kept = Choices(GPU)

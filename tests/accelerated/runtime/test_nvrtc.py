@@ -108,7 +108,7 @@ def test_errors_of_the_preprocessor_in_python_are_errors(without_programs, tmp_p
 
 
 @pytest.mark.parametrize("python", ["a process of its own", "this process"])
-def test_a_unit_is_compiled_in_a_process_of_its_own_where_there_is_python(tmp_path, monkeypatch, python):
+def test_a_unit_is_compiled_in_a_separate_process_if_python_exists(tmp_path, monkeypatch, python):
     """Without a Python interpreter, as in C programs, this process compiles, with the same binary or error."""
     installed()
     if python == "this process":

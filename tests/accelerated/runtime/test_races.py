@@ -85,7 +85,7 @@ def test_a_write_without_a_proxy_fence_is_reported(finder: Any) -> None:
 
 @pytest.mark.long  # `make races` runs all cases like this.
 @pytest.mark.parametrize("case", CASES)
-def test_kernels_of_the_library_have_none(tmp_path: Path, case: str) -> None:
+def test_kernels_of_the_library_have_no_races(tmp_path: Path, case: str) -> None:
     command = [sys.executable, "-m", "dualdnn.conformance", "conformance", "--subject", "accelerated:emulated"]
     environment = os.environ | {"DUALDNN_EMULATION_RACES": "1"}
     result = subprocess.run(

@@ -137,7 +137,7 @@ def test_every_gpu_of_a_wheel_finds_it():
         assert all(target in shipped.targets(gpu.architecture) for gpu in gpus)
 
 
-def test_the_format_is_that_of_the_variables_behind_a_source():
+def test_a_new_format_of_appended_variables_needs_a_new_number():
     """A module's key does not contain these variables. If they change, raise FORMAT in nvcc.py and update the hash."""
     text = Nvcc("sm_90").wrap(Module(Path("x.cu"), (("A", "1"),)), [Kernel("k", "", True, ("a", "b.c"))])
     assert (FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("1", "10ef0b01d411a950")
