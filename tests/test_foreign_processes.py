@@ -21,6 +21,8 @@ DEEDS = {
     "copy": "fork()",
     "leave": "if (fork() == 0) { sleep(90); _exit(0); } for (;;) pause()",
     "stop": "raise(SIGSTOP)",
+    "accept": "return 0",
+    "nothing": "if (made) return 0",
     "corrupt": "{ char *p = malloc(24); memset(p - 64, 0x5a, 4096); free(p); free(malloc(5000)); }",
 }
 SET = "cudnnSetTensorNdDescriptor"
@@ -103,6 +105,22 @@ def findings(library, tmp_path_factory):
     path = library(destructor="_exit", **{name: deed for name, (deed, _, _) in FINDINGS.items() if deed})
     out = tmp_path_factory.mktemp("findings")
     return run(out, path, "--jobs", "2", "--case-seconds", "12", cases=[case for _, case, _ in FINDINGS.values()])
+
+
+NOTHING = "NothingCreated: cudnnCreate: the answer is CUDNN_STATUS_SUCCESS, and handle is NULL"
+
+
+@pytest.mark.parametrize("create, said", [
+    pytest.param("", "cudnnPoolingBackward succeeded, expected", marks=pytest.mark.long),  # builds and runs one more library
+    ("nothing", NOTHING),
+])  # fmt: skip
+def test_the_first_line_of_a_failure_says_what_failed(library, tmp_path, create, said):
+    """A call that is wrongly accepted is named, and a traceback begins with its exception; JUnit shows this line alone."""
+    accepted = dict.fromkeys((name for name in functions() if not name.startswith("cudnnCreate")), "accept")
+    deeds = {**accepted, "cudnnCreate": create} if create else accepted
+    _, (found,) = run(tmp_path, library(True, **deeds), cases=["pooling/test_backward_tensors_must_agree[dy-height]"])
+    assert found.outcome == "failed" and found.message.startswith(said)
+    assert f'message="{said}' in (tmp_path / "junit.xml").read_text("utf-8")
 
 
 @pytest.mark.long  # starts a process for each finding, and waits 12 seconds for the one that hangs
@@ -190,11 +208,20 @@ def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
     for share in (2, 3, 20):
         (tmp_path / f"cut{share}.so").write_bytes(whole[: len(whole) // share])
     (tmp_path / "machine.so").write_bytes(whole[:18] + b"\xb7\x00" + whole[20:])  # AArch64
+    (tmp_path / "narrow.so").write_bytes(whole[:4] + b"\x01" + whole[5:])
+    (tmp_path / "program.so").write_bytes(whole[:16] + b"\x02\x00" + whole[18:])
     (tmp_path / "text.so").write_text("no library")
+    (tmp_path / "empty.so").touch()
     expected = {
         "other.so": "exports 0 of the documented functions, but not cudnnCreate",
         "part.so": "exports 2 of the documented functions, but not cudnnCreate",
-        **dict.fromkeys(["cut2.so", "cut3.so", "cut20.so", "machine.so", "text.so", "."], ""),
+        **dict.fromkeys(["cut2.so", "cut3.so", "cut20.so"], " is cut short: it has "),
+        "machine.so": "is a library for AArch64 (64-bit, little-endian), and this process runs on ",
+        "narrow.so": "(32-bit, little-endian), and this process runs on ",
+        "program.so": "is a program, not a shared library",
+        "text.so": "is no shared library: it does not begin as an ELF file",
+        "empty.so": "is no shared library: it is empty",
+        ".": "is no file",
     }
     for name, said in expected.items():
         assert main(["conformance", "--subject", f"library:{tmp_path / name}", "--out", str(tmp_path / "out")]) == 2, (

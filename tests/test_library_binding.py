@@ -28,7 +28,7 @@ from dualdnn.api.enumerations import (
 )
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance.subjects.binding.functions import function_table, slot_of
-from dualdnn.conformance.subjects.binding.queries import size_in_bytes
+from dualdnn.conformance.subjects.binding.queries import failure_text, size_in_bytes
 from dualdnn.conformance.subjects.binding.slots import Scaling, Slot
 from dualdnn.conformance.subjects.binding.special import SPECIAL_SLOTS
 from dualdnn.conformance.subjects.binding.tables import (
@@ -40,7 +40,7 @@ from dualdnn.conformance.subjects.binding.tables import (
     OUTPUT_LENGTHS,
     vendor_null_crashes,
 )
-from dualdnn.conformance.subjects.binding.types import documented_status
+from dualdnn.conformance.subjects.binding.types import NothingCreated, documented_status
 from dualdnn.conformance.subjects.library import (
     Crashes,
     LibraryError,
@@ -75,7 +75,11 @@ void fail_next(int status) { next_status = status; }
 static int result(void) { int status = next_status; next_status = 0; return status; }
 
 size_t cudnnGetVersion(void) { return 91900; }
-const char *cudnnGetErrorString(int status) { static char s[40]; sprintf(s, "status %d", status); return s; }
+const char *cudnnGetErrorString(int status) {
+    static char s[40];
+    sprintf(s, "status %d", status);
+    return status == 771 ? "\xff\xfe" : status == 772 ? 0 : s;
+}
 int cudnnCreateTensorDescriptor(Tensor *t) { *t = calloc(1, sizeof **t); return result(); }
 int cudnnDestroyTensorDescriptor(Tensor t) { sprintf(text, "destroy %d", t != NULL); return result(); }
 int cudnnCreateFilterDescriptor(Tensor *t) { return cudnnCreateTensorDescriptor(t); }
@@ -83,9 +87,12 @@ int cudnnCreateRNNDescriptor(void **t) { *t = malloc(1); return 0; }
 int cudnnCreateDropoutDescriptor(void **t) { *t = malloc(1); return 0; }
 int cudnnCreateActivationDescriptor(void **t) { *t = malloc(1); return 0; }
 int cudnnCreatePoolingDescriptor(void **t) { *t = malloc(1); return 0; }
+int cudnnCreateOpTensorDescriptor(void **t) { return 0; }
+int cudnnCreateAttnDescriptor(void **t) { return 0; }
+int cudnnBackendCreateDescriptor(int kind, void **t) { return 0; }
 int cudnnCreateRNNDataDescriptor(void **t) { *t = malloc(1); return 0; }
 int cudnnCreateAlgorithmPerformance(void **t, int n) {
-    for (int i = 0; i < n; i++) t[i] = malloc(1);
+    for (int i = 0; i < n && i < 5; i++) t[i] = malloc(1);
     return result();
 }
 int cudnnDestroyAlgorithmPerformance(void **t, int n) { sprintf(text, "%d %d", t[0] != t[1], n); return 0; }
@@ -429,7 +436,7 @@ class TestRefusals:
         with pytest.raises(FileNotFoundError, match="names a shared library"):
             LibrarySubject(tmp_path / "absent.so")
         (tmp_path / "text.so").write_text("no library")
-        with pytest.raises(OSError, match="cannot be loaded as a shared library"):
+        with pytest.raises(OSError, match="is no shared library: it does not begin as an ELF file"):
             LibrarySubject(tmp_path / "text.so")
 
 
@@ -469,6 +476,26 @@ class TestStatus:
     def test_a_status_argument_is_counted_as_the_library_counts(self, subject):
         assert subject.cudnn.cudnnGetErrorString(cudnnStatus_t.CUDNN_STATUS_BAD_PARAM) == "status 2000"
         assert subject.cudnn.cudnnGetErrorString(-1) == "status -1"
+
+    def test_a_text_that_is_none_is_returned_as_it_is(self, subject):
+        """Bytes outside of UTF-8 are replaced, and NULL is None."""
+        assert (
+            subject.cudnn.cudnnGetErrorString(771) == "\ufffd\ufffd" and subject.cudnn.cudnnGetErrorString(772) is None
+        )
+        assert failure_text(subject.library, 771).endswith("771 (\ufffd\ufffd)")
+        assert failure_text(subject.library, 772).endswith("772 ()")
+
+    @pytest.mark.parametrize("function, arguments, output", [
+        ("cudnnCreateOpTensorDescriptor", (), "opTensorDesc"),
+        ("cudnnCreateAttnDescriptor", (), "attnDesc"),
+        ("cudnnBackendCreateDescriptor", (0,), "descriptor"),
+        ("cudnnCreateAlgorithmPerformance", (6,), r"algoPerf\[5\]"),
+    ])  # fmt: skip
+    def test_a_success_without_an_object_is_a_finding(self, subject, function, arguments, output):
+        with pytest.raises(
+            NothingCreated, match=f"{function}: the answer is CUDNN_STATUS_SUCCESS, and {output} is NULL"
+        ):
+            getattr(subject.cudnn, function)(*arguments)
         numbers = face(9).numbers
         back = {status: documented_status(number) for status, number in numbers.items()}
         assert {status for status in numbers if back[status] != status} == {cudnnStatus_t.CUDNN_STATUS_VERSION_MISMATCH}

@@ -15,6 +15,7 @@ from pathlib import Path
 from dualdnn.api.abi.faces import face
 
 from ..subjects import find_vendor_library
+from ..subjects.binding.elf import fault_of
 from . import children, libraries
 from .portion import BUDGET, EVERY, MAX_SPOTS, SPOTS
 from .running import command_of
@@ -58,6 +59,8 @@ def run(chosen: argparse.Namespace) -> int:
     observed = chosen.library or loaded_by(program)
     if observed is None or not observed.is_file():
         raise ValueError(f"{observed or 'libcudnn.so.8 or .9'} is not found: name NVIDIA's library by --library PATH")
+    if fault := fault_of(observed):
+        raise ValueError(f"{observed} {fault}")
     release = release_of(observed)
     # LD_LIBRARY_PATH is not set: the observed library looks for its parts by names that ours has too.
     built = libraries.library(release)

@@ -9,6 +9,7 @@ from typing import Any
 from dualdnn.api import cudnn, releases
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
+from .binding.types import NothingCreated
 from .library import LibrarySubject, NotRunnable, find_vendor_library, is_vendor_library
 from .recorded import RecordedSubject, is_recorded
 
@@ -121,6 +122,8 @@ class ForeignSubject:
             self.computes = True
         except (CudnnError, NotRunnable):
             self.computes = False
+        except NothingCreated:  # Each case that needs a handle fails with this sentence.
+            self.computes = True
         self.has_gpu = self.computes and self.library.library.cuda is not None
         note("a descriptor was set")
         self.cites_clauses = self._cites_clauses()
@@ -137,7 +140,7 @@ class ForeignSubject:
             self.cudnn.cudnnSetTensor4dDescriptor(descriptor, 0, 0, -1, 1, 1, 1)
         except CudnnError as error:
             return error.clause is not None
-        except NotRunnable:
+        except (NotRunnable, NothingCreated):
             pass
         return False
 

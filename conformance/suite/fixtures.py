@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
-from ..calls import Caller, roomy, sized
+from ..calls import Caller, function_of, roomy, sized
 from ..solvers import PREFERRED, by_solvers, noted, threads_ordered, with_workspace
 from ..subjects import Subject
 from ..trial import Step, Trial, attempt_chain, prepare
@@ -219,9 +219,8 @@ def refuses(subject: Subject, evidence: Evidence) -> Callable[..., bool]:
         else:
             if served(clause):
                 return True
-            pytest.fail(
-                f"{getattr(call, '__name__', call)} succeeded, expected {status.name} [{clause}]", pytrace=False
-            )
+            name = function_of(type(args[0])) if isinstance(call, Caller) else getattr(call, "__name__", call)
+            pytest.fail(f"{name} succeeded, expected {status.name} [{clause}]", pytrace=False)
         for buffer, bytes_ in zip(unchanged, before, strict=True):
             if not np.array_equal(buffer.to_host(np.uint8, buffer.nbytes), bytes_):
                 pytest.fail("the refused call changed memory", pytrace=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from .workers import MISCONDUCT, Ended
 
 KNOWN_TEXT = 600  # characters of the message of a known failure in the report
 DIFFERENCE = "difference "  # prefix, before the difference's id, of the message of a declared difference
+QUALIFIED = re.compile(r"^(\w+\.)+(?=\w+:)")  # modules before the name of an exception
 SAID = "E   "  # pytest's prefix of an exception's message, below the source of each function it passed
 
 
@@ -100,9 +102,17 @@ def expected_of(config: pytest.Config) -> Expected:
 
 
 def message_of(report: Any) -> str:
+    """Return what a report says.
+
+    A message with source lines begins with the exception, because tables and JUnit show the first line alone.
+    """
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
-    return "" if report.longrepr is None else str(report.longrepr)
+    text = "" if report.longrepr is None else str(report.longrepr)
+    raised = getattr(report.longrepr, "reprcrash", None)
+    if raised is None or not any(line.startswith(SAID) for line in text.splitlines()):
+        return text
+    return f"{QUALIFIED.sub('', raised.message.strip()).removeprefix('Failed: ')}\n\n{text}"
 
 
 def crashed(report: pytest.TestReport, subjects: Sequence[str], ended: Ended) -> dict[str, Any]:

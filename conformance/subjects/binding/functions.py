@@ -147,7 +147,7 @@ class Function:
         number = self.symbol(*encoded)
         end_copy_of(before)
         if not self.returns_status:
-            return number.decode() if isinstance(number, bytes) else number
+            return number.decode(errors="replace") if isinstance(number, bytes) else number
         call.succeeded = number == 0
         if call.succeeded and self.unasked and self.library.asks_null:
             self.ask_without_outputs(call, encoded)

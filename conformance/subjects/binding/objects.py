@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .elf import fault_of
 from .host import GuardedMemory, SpareMemory
 from .memory import Buffer, Cuda, Stream, host_memory, open_cuda
 from .types import Crashes
@@ -94,6 +95,8 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if fault := fault_of(path):
+            raise OSError(f"{path} {fault}")
         try:
             before = os.getpid()
             self.loaded = ctypes.CDLL(str(path))

@@ -25,6 +25,7 @@ from .types import (
     AlgorithmUnion,
     Crashes,
     NotExpressible,
+    NothingCreated,
     PerformanceStruct,
     element_type,
     performance_record,
@@ -285,6 +286,12 @@ class ArrayOut(Slot):
         return OUTPUT_LENGTHS[call.function][self.name]
 
 
+def created(function: str, output: str, address: int | None) -> None:
+    """Raise ``NothingCreated`` if a Create function answered SUCCESS and left NULL."""
+    if not address:
+        raise NothingCreated(f"{function}: the answer is CUDNN_STATUS_SUCCESS, and {output} is NULL")
+
+
 class OpaqueOut(Slot):
     """Return a descriptor or handle from the call: new from a Create function, known from a getter."""
 
@@ -294,9 +301,11 @@ class OpaqueOut(Slot):
         return ctypes.byref(call.place(self.name, ctypes.c_void_p))
 
     def decode(self, call: Call) -> Any:
-        if call.function.startswith("cudnnCreate"):
-            call.library.objects.pop(call.storage[self.name].value, None)
-        return call.library.adopt(self.base, call.storage[self.name].value)
+        address = call.storage[self.name].value
+        if call.function.startswith(("cudnnCreate", "cudnnBackendCreate")):
+            created(call.function, self.name, address)
+            call.library.objects.pop(address, None)
+        return call.library.adopt(self.base, address)
 
 
 class AddressOut(Slot):

@@ -17,7 +17,7 @@ from dualdnn.api.enumerations import (
 )
 
 from .objects import Callback, Library, Opaque
-from .slots import Call, OpaqueOut, Slot
+from .slots import Call, OpaqueOut, Slot, created
 from .tables import (
     ATTRIBUTE_DESCRIPTORS,
     ATTRIBUTE_ELEMENTS,
@@ -103,10 +103,10 @@ class PerformancesOut(Slot):
         return call.place(self.name, ctypes.c_void_p * count)
 
     def decode(self, call: Call) -> Any:
-        array = call.storage[self.name]
-        return tuple(
-            call.library.adopt(PERFORMANCE, array[i]) for i in range(max(0, int(call.values["numberToCreate"])))
-        )
+        addresses = call.storage[self.name][: max(0, int(call.values["numberToCreate"]))]
+        for index, address in enumerate(addresses):
+            created(call.function, f"{self.name}[{index}]", address)
+        return tuple(call.library.adopt(PERFORMANCE, address) for address in addresses)
 
 
 def as_objects(value: object) -> Sequence[object]:

@@ -81,6 +81,10 @@ class NullAccepted(AssertionError):
     """Report that NULL for an output was not refused."""
 
 
+class NothingCreated(AssertionError):
+    """Report that a Create function succeeded and created no object."""
+
+
 class NotRunnable(Exception):
     """Say that a call was not made, because this subject cannot be asked; the case is skipped with the reason."""
 
