@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,7 +10,8 @@ import subprocess
 import pytest
 from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
 from dualdnn.accelerated.runtime.errors import DeviceUnavailable
-from dualdnn.api.abi.cuda_runtime import DRIVER, RUNTIMES, build_runtime
+from dualdnn.api.abi.cuda_runtime import DRIVER, HEADER, RUNTIMES, build_runtime, release_of_headers
+from dualdnn.conformance.command_line import main
 
 if shutil.which("gcc") is None or shutil.which("nm") is None:
     pytest.skip("no C compiler", allow_module_level=True)
@@ -84,13 +86,29 @@ def ran(libraries, includes, folder, text):
     """Run a program that uses CUDA's headers and links the runtime of their release. Return the process."""
     source, program = folder / "program.c", folder / "program"
     source.write_text(CHECKS + text)
-    runtime = f"-l:{runtime_of(includes)}" if includes else "-lcudart"
+    runtime = f"-l:{runtime_of(includes)}" if includes else "-l:libcudart.so.12"
     command = ["gcc", "-Wall", *includes, str(source), f"-L{libraries}", runtime, "-lcuda", "-o", str(program)]
     subprocess.run(command, check=True)
     environment = {"LD_LIBRARY_PATH": str(libraries)}
     done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+@pytest.mark.parametrize("version, release", [(11080, 11), (12090, 12), (13000, 13), (14010, 13), (10020, 11)])
+def test_the_usual_link_name_is_the_runtime_of_the_headers(tmp_path, monkeypatch, version, release):
+    """Structures and arguments differ by release, and a program includes the headers that the compiler finds first."""
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / HEADER).write_text(f"#define CUDART_VERSION  {version}\n")
+    monkeypatch.setenv("CPATH", f"{tmp_path / 'none'}:{tmp_path / 'headers'}")
+    assert release_of_headers() == release
+
+
+def test_link_names_of_a_chosen_release(libraries, tmp_path):
+    names = {RUNTIMES[name] // 1000: name for name in RUNTIMES}
+    assert os.readlink(libraries / "libcudart.so") == names[release_of_headers()]
+    assert main(["abi", "--runtime", "11", "--out", str(tmp_path)]) == 0
+    assert os.readlink(tmp_path / "libcudart.so") == names[11] == os.readlink(tmp_path / "lib64" / "libcudart.so")[3:]
 
 
 def test_fresh_memory_reads_as_zero(libraries, includes, tmp_path):
@@ -243,6 +261,16 @@ def test_driver(libraries, includes, tmp_path):
       CHECK(cuMemFree(base)); CHECK(cuMemFree(a));
       CHECK(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &found)); TRUE(function == (void *)cuMemAlloc && found == CU_GET_PROC_ADDRESS_SUCCESS);
       EXPECT(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNone", &function, 13000, 0, &found)); TRUE(found == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+      void *older, *newer;
+      static const struct { const char *name; int before, since; } changed[] = {
+        {"cuMemPrefetchAsync", 12010, 12020}, {"cuMemAdvise", 11080, 12020}, {"cuCtxCreate", 11030, 11040}, {"cuCtxCreate", 12040, 12050},
+        {"cuStreamGetCtx", 12000, 12050}, {"cuGetProcAddress", 11080, 12000}};
+      for (int i = 0; i < 6; i++) {
+        CHECK(cuGetProcAddress(changed[i].name, &older, changed[i].before, 0, &found)); CHECK(cuGetProcAddress(changed[i].name, &newer, changed[i].since, 0, &found));
+        TRUE(older != newer);
+      }
+      CHECK(cuGetProcAddress("cuMemPrefetchAsync", &function, 13000, 0, &found)); TRUE(function == (void *)cuMemPrefetchAsync);
+      CHECK(cuGetProcAddress("cuCtxCreate", &function, 13000, 0, &found)); TRUE(function == (void *)cuCtxCreate);
       EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuModuleLoad(0, "none"));
       return 0;
     }

@@ -67,7 +67,7 @@ def test_memory_streams_and_events(libraries, tmp_path, runtime, version):
       int count, version, value;
       float ms = -1;
       size_t unused, all, before;
-      struct { int type, device; void *d, *h; } where;
+      struct { int type, device; void *d, *h; long reserved[8]; } where;
       CHECK(cudaGetDeviceCount(&count)); CHECK(cudaSetDevice(0)); CHECK(cudaRuntimeGetVersion(&version));
       EXPECT(101, cudaSetDevice(1)); EXPECT(101, cudaPeekAtLastError()); EXPECT(101, cudaGetLastError()); EXPECT(0, cudaGetLastError());
       CHECK(cudaDeviceGetAttribute(&value, 75, 0));

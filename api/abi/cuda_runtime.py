@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sysconfig
@@ -22,6 +23,9 @@ RUNTIMES = {
     "libcudart.so.12": 12000,
     "libcudart.so.13": 13000,
 }  # file: version of cudaRuntimeGetVersion
+RELEASES = tuple(version // 1000 for version in RUNTIMES.values())
+USUAL = 12  # release that -lcudart links where there are no headers of CUDA
+HEADER = "cuda_runtime_api.h"
 SOURCES = Path(__file__).parent / "cuda"
 PARTS = {
     "driver": ("objects.c", "devices.c", "memory.c", "copies.c", "streams.c"),
@@ -29,16 +33,35 @@ PARTS = {
 }  # sources in order, compiled as one file
 
 
-def build_runtime(out: Path) -> list[Path]:
+def release_of_headers() -> int:
+    """Return the release of CUDA whose headers this machine's programs include, or USUAL without headers.
+
+    A program must link the runtime of its headers: the releases' structures and arguments differ.
+    """
+    named = [folder for name in ("CPATH", "C_INCLUDE_PATH") for folder in os.environ.get(name, "").split(":") if folder]
+    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    for folder in (*named, *(f"{home}/include" for home in (*homes, "/usr/local/cuda", "/usr"))):
+        if (header := Path(folder, HEADER)).is_file():
+            found = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", header.read_text(encoding="utf-8", errors="replace"))
+            release = int(found[1]) // 1000 if found else USUAL
+            return min(max(release, RELEASES[0]), RELEASES[-1])
+    return USUAL
+
+
+def build_runtime(out: Path, release: int | None = None) -> list[Path]:
     """Write the driver and the runtimes below ``out``, and return their paths. A program finds them through
-    LD_LIBRARY_PATH."""
+    LD_LIBRARY_PATH.
+
+    release: is the one that ``-lcudart`` links, 11, 12 or 13; without it, that of this machine's headers.
+    """
     out.mkdir(parents=True, exist_ok=True)
     made = [_compiled(out, DRIVER, "driver", [])]
     for name, version in RUNTIMES.items():
         options = [f"-DRUNTIME_VERSION={version}", f"-L{out}", f"-l:{DRIVER}", "-Wl,-rpath,$ORIGIN"]
         made.append(_compiled(out, name, "runtime", options))
+    wanted = release or release_of_headers()
     for path in made:
-        link(out, path.name)
+        link(out, path.name, *(["libcudart.so"] if RUNTIMES.get(path.name, 0) // 1000 == wanted else []))
     return made
 
 

@@ -20,15 +20,14 @@ def _of_parts(chosen: Face) -> tuple[str, ...]:
 # LINKS maps a library to its other names.
 LINKS = {
     **{chosen.library: ("libcudnn.so", *_of_parts(chosen)) for chosen in (face(8), face(9))},
-    "libcudart.so.12": ("libcudart.so",),
     "libcuda.so.1": ("libcuda.so",),
 }
 FOLDERS = ("lib", "lib64")  # where build tools look below a prefix
 
 
-def link(out: Path, library: str) -> None:
-    """Create the other names of a library in this folder, and all in FOLDERS; each is replaced atomically."""
-    others = LINKS.get(library, ())
+def link(out: Path, library: str, *more: str) -> None:
+    """Create the other names of a library (LINKS and more) in this folder, and all in FOLDERS; each is replaced atomically."""
+    others = (*LINKS.get(library, ()), *more)
     for folder, target, names in ((".", library, others), *((f, f"../{library}", (library, *others)) for f in FOLDERS)):
         (out / folder).mkdir(exist_ok=True)
         for name in names:

@@ -181,13 +181,23 @@ int cuGetErrorString(int number, const char **text) {
   const char *name, *of_runtime;
   return text && dualdnn_error(number, &name, &of_runtime, text) == SUCCESS ? SUCCESS : INVALID_VALUE;
 }
+/* Each row is (function, its version, release of CUDA since which programs get this version). Other versions are older than CUDA 11. */
+static const struct { const char *name; int number, since; } versions[] = {
+  {"cuCtxCreate", 3, 11040}, {"cuCtxCreate", 4, 12050}, {"cuCtxGetDevice", 2, 13000}, {"cuCtxSynchronize", 2, 13000},
+  {"cuEventElapsedTime", 2, 12080}, {"cuGetProcAddress", 2, 12000}, {"cuMemAdvise", 2, 12020}, {"cuMemPrefetchAsync", 2, 12020},
+  {"cuStreamGetCaptureInfo", 2, 11030}, {"cuStreamGetCaptureInfo", 3, 12030}, {"cuStreamGetCtx", 2, 12050}};
+enum { NEWEST = 4 };
+static int is_later(const char *name, int number, int release) {
+  for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+    if (versions[i].number == number && !strcmp(versions[i].name, name)) return versions[i].since > release;
+  return 0;
+}
 int cuGetProcAddress(const char *symbol, void **function, int version, unsigned long long flags) {
-  (void)version;
-  char newest[200];
+  char numbered[200];
   if (!symbol || !function || flags > 2) return INVALID_VALUE;
-  for (int i = 3; i > 1; i--) {  /* The newest version wins. */
-    snprintf(newest, sizeof newest, "%s_v%d", symbol, i);
-    if ((*function = dlsym(RTLD_DEFAULT, newest))) return SUCCESS;
+  for (int i = NEWEST; i > 1; i--) {  /* The newest version that the release has wins. */
+    snprintf(numbered, sizeof numbered, "%s_v%d", symbol, i);
+    if (!is_later(symbol, i, version) && (*function = dlsym(RTLD_DEFAULT, numbered))) return SUCCESS;
   }
   return (*function = dlsym(RTLD_DEFAULT, symbol)) ? SUCCESS : NOT_FOUND;
 }

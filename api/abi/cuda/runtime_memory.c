@@ -82,11 +82,17 @@ static int kind_of(const void *inside) {
   cuPointerGetAttributes(2, (int[]){2, 8}, results, (address)inside);
   return managed ? 3 : (int)type;
 }
-struct attributes { int type, device; void *of_device, *of_host; };
+struct attributes {
+  int type, device;
+  void *of_device, *of_host;
+#if RUNTIME_VERSION >= 13000
+  long reserved[8];
+#endif
+};
 int cudaPointerGetAttributes(struct attributes *a, const void *pointer) {
   if (!a) return noted(INVALID_VALUE);
   int kind = kind_of(pointer);
-  *a = (struct attributes){kind, 0, kind ? (void *)pointer : 0, kind == 1 || kind == 3 ? (void *)pointer : 0};
+  *a = (struct attributes){.type = kind, .of_device = kind ? (void *)pointer : 0, .of_host = kind == 1 || kind == 3 ? (void *)pointer : 0};
   return SUCCESS;
 }
 
