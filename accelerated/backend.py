@@ -6,16 +6,16 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from dualdnn.api.operations import BackendError, Operation, dlpack, replay
+from dualdnn.api.operations import BackendError, Operation, dlpack
 from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
-from .records import BOUND_KEPT, Record, likeness
+from .records import Record, likeness
 from .reproducible import at_level, canonical_operation, require_level
 from .runtime.device import Launching, Stream
 from .runtime.devices import open_device
@@ -33,12 +33,20 @@ RECORDS_KEPT = 16  # records kept per prepared call, one for each likeness of ad
 _NONE: Any = object()
 
 
+class DeviceOperand(NamedTuple):
+    """Hold the address and the size (None if unknown) of device memory. It does not keep the memory alive."""
+
+    address: int
+    nbytes: int | None
+    writable: bool = True
+
+
 class DeviceBuffer(SharedBuffer):
     """Wrap a range of device memory."""
 
     def __init__(self, device: Any, memory: Any, offset: int, nbytes: int, is_slice: bool = False) -> None:
         super().__init__(memory, memory.address + offset, nbytes, is_slice)
-        self.device, self.location = device, device.name
+        self.device, self.location, self.operand = device, device.name, DeviceOperand(self.address, nbytes)
 
     def contents(self, nbytes: int) -> bytearray:
         self.device.synchronize()
@@ -101,15 +109,6 @@ def failures() -> Iterator[None]:
         raise BackendError(str(error)) from error
 
 
-class DeviceOperand:
-    """Hold the address and the size (None if unknown) of device memory that the caller owns."""
-
-    __slots__ = ("address", "nbytes", "writable")
-
-    def __init__(self, address: int, nbytes: int | None, writable: bool = True) -> None:
-        self.address, self.nbytes, self.writable = address, nbytes, writable
-
-
 class AcceleratedBackend:
     """Runs operations as CUDA kernels, on the GPU or on the emulated device."""
 
@@ -141,10 +140,13 @@ class AcceleratedBackend:
                 raise ValueError("was freed")
             if value.device is not self.device:
                 raise ValueError(f"lies on {value.device.name}, the handle's device is {self.device.name}")
-            return value
+            return value.operand
         if type(value) is DeviceOperand:
             return value
         if type(value) is not int:
+            # PyTorch computes its interface for each use, which costs ten times more than these attributes.
+            if getattr(value, "is_cuda", None) is True and value.is_contiguous() and not value.requires_grad:
+                return self._bounded(value.data_ptr(), value.nbytes, True)
             interface = getattr(value, "__cuda_array_interface__", None)
             if interface is not None:
                 return self._bounded(*_from_interface(interface))
@@ -259,27 +261,28 @@ class AcceleratedBackend:
                 step.wait_for_kernel()
             record = launch.recorded([0 if operand is None else operand.address for operand in operands])
             if record.work not in timed:
-                timed[record.work] = 1e3 * self._seconds(launch, record, operands, stream or self.device.default_stream)
+                start, _ = launch.bound(operands)
+                timed[record.work] = 1e3 * self._seconds(start, record, stream or self.device.default_stream)
         milliseconds = timed[record.work]
         if choices:
             choices.keep(operation, milliseconds, self.reproducible)
         return milliseconds
 
-    def _seconds(self, launch: _Launcher, record: Record, operands: Sequence[Any], stream: Stream) -> float:
+    def _seconds(self, start: Launching, record: Record, stream: Stream) -> float:
         """Return the device time of a launch in seconds.
 
         For launches so short that the host's time would dominate, this times graphs of several launches.
         """
         clock = Clock(self.device, stream)
-        launch(operands, stream)
+        start(stream)
         if self.device.kind == "emulated":
-            return clock.seconds(lambda: launch(operands, stream))
-        seconds = min(clock.seconds(lambda: launch(operands, stream)) for _ in range(TIMED_RUNS))
+            return clock.seconds(lambda: start(stream))
+        seconds = min(clock.seconds(lambda: start(stream)) for _ in range(TIMED_RUNS))
         if seconds > SHORT_SECONDS or not record.is_capturable:
             return seconds
         stream.synchronize()
         capturing = self.device.new_stream()  # The caller's may be the default stream, which cannot be captured.
-        return Clock(self.device, capturing).median(lambda: launch(operands, capturing), GRAPH_RUNS, TIMED_RUNS)
+        return Clock(self.device, capturing).median(lambda: start(capturing), GRAPH_RUNS, TIMED_RUNS)
 
     def new_stream(self) -> Stream:
         return self.device.new_stream()
@@ -312,32 +315,35 @@ class AcceleratedBackend:
 class _Launcher:
     """Run a plan. Raises BackendError where a launch fails.
 
-    bound: the launches at the addresses of earlier calls. records: the plan's records by likeness of addresses.
-    meanwhile: a temporary record while a kernel is compiled, as (finished compilations, likeness, record).
+    records: the plan's records by likeness of addresses. meanwhile: a temporary record while a kernel is compiled, as
+    (finished compilations, likeness, record).
     """
 
-    __slots__ = ("backend", "bound", "meanwhile", "operation", "plan", "records")
+    __slots__ = ("backend", "meanwhile", "operation", "plan", "records")
 
     def __init__(self, backend: AcceleratedBackend, operation: Operation) -> None:
         self.backend, self.operation, self.plan = backend, operation, backend.plan(operation)
-        self.bound, self.records = Answers(BOUND_KEPT), Answers(RECORDS_KEPT)
+        self.records = Answers(RECORDS_KEPT)
         self.meanwhile: tuple[int, tuple[int, ...], Record] | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        addresses = tuple([0 if operand is None else operand.address for operand in operands])
-        try:
-            for launch in (replay.live and self.bound.get(addresses)) or self._bound(addresses):
-                launch(stream)
-        except (DeviceError, DeviceUnavailable) as error:
-            raise BackendError(str(error)) from error
+        self.bound(operands)[0](stream)
 
-    def _bound(self, addresses: tuple[int, ...]) -> list[Launching]:
-        """Return the launches at these addresses, and keep them if they are final."""
-        record = self.recorded(addresses)
-        launches = record.bound(addresses)
-        if record.final:
-            self.bound.keep(addresses, launches)
-        return launches
+    def bound(self, operands: Sequence[Any]) -> tuple[Launching, bool]:
+        """Return the launches on these operands as one function, and whether later calls may use it, too."""
+        addresses = [0 if operand is None else operand.address for operand in operands]
+        with failures():
+            record = self.recorded(addresses)
+            launches = record.bound(addresses)
+
+        def start(stream: Any) -> None:
+            try:
+                for launch in launches:
+                    launch(stream)
+            except (DeviceError, DeviceUnavailable) as error:
+                raise BackendError(str(error)) from error
+
+        return start, record.final
 
     def recorded(self, addresses: Sequence[int]) -> Record:
         """Return the record for operands at these addresses."""

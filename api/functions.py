@@ -17,7 +17,6 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -29,7 +28,8 @@ from .descriptors import DESCRIPTORS, Descriptor
 from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
-from .operations import BackendError, Operation, TensorSpec, Unsupported
+from .operations import BackendError, Operation, TensorSpec, Unsupported, replay
+from .operations.answers import Answers
 from .operations.operation import MemoryRequirement
 from .status import (
     ALLOC_FAILED,
@@ -44,6 +44,7 @@ from .status import (
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # scalars per tensor, the exclusive limit for computing calls (docs/errata.md, D125)
+STARTS_KEPT = 64  # memory of an operation's calls for which its launches are kept
 Launch = Callable[[Handle, "_Prepared", list[Any]], None]
 
 
@@ -387,14 +388,10 @@ class _Computing:
             prepared, given = self.found(args)
             handle = args[0]
             with handle.lock:
-                try:
-                    operands = prepared.fitting(handle.backend.operand, given)
-                except Exception:  # The slow path finds the invalid memory and names it.
-                    operands = self._operands(handle, prepared, given)
                 if launch is None:
-                    prepared.launch(operands, handle.stream)
+                    self._start(handle, prepared, given)(handle.stream)
                 else:
-                    launch(handle, prepared, operands)
+                    launch(handle, prepared, self._operands(handle, prepared, given))
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -430,7 +427,7 @@ class _Computing:
         self._countable(operation, required)
         memory = tuple([self._demand(operation, name, required[name], held) for name in required])
         with handle.lock:
-            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held, self._rule)
+            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held)
             if key is not None and not CHECKS.off:
                 handle.answers.keep(key, prepared)
         return prepared
@@ -456,11 +453,28 @@ class _Computing:
         parameter = self.named.get(name) or operation.parameter_of(name)
         return Demand(name, parameter, *required[:3], self._position(operation, name, parameter, held))
 
-    def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
-        """Return the operands of a call that ``prepared.fitting`` does not accept.
+    def _start(self, handle: Handle, prepared: _Prepared, given: Sequence[Any]) -> Callable[[Any], None]:
+        """Return the function of the stream that runs a call on this memory, which passed the checks now or earlier."""
+        starts = replay.live and prepared.starts
+        if starts:
+            find = handle.backend.operand
+            try:
+                known = [None if (memory := given[i]) is None else find(memory) for i in prepared.positions]
+                if (start := starts.get(tuple(known))) is not None:
+                    return start
+            except Exception:  # The checks below name the invalid memory.
+                pass
+        operands, bound = self._operands(handle, prepared, given), getattr(prepared.launch, "bound", None)
+        if bound is None:
+            return functools.partial(prepared.launch, operands)
+        start, is_final = bound(operands)
+        if is_final and not CHECKS.off:
+            prepared.starts.keep(tuple(operands), start)
+        return start
 
-        Raise CudnnError if memory does not suffice, or if outputs share memory that a rule does not allow.
-        """
+    def _operands(self, handle: Handle, prepared: _Prepared, args: Sequence[Any]) -> list[Any]:
+        """Return the operands of a call. Raise CudnnError if memory does not suffice, or if outputs share memory that a
+        rule does not allow."""
         checks, o, small = self.checks, prepared.operation, self.small
         operands = [checked_operand(checks, handle, o, d, args[d.position], small.get(d.name)) for d in prepared.memory]
         for i, j, size, other_size in prepared.pairs:
@@ -469,10 +483,6 @@ class _Computing:
                 self._overlap(prepared, i, j, written, other)
         return operands
 
-    def _rule(self, name: str, other_name: str) -> SameMemory | None:
-        """Return the rule for two operands, or None if they must not overlap."""
-        return next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
-
     def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
         """Refuse memory that an output shares with another operand, unless a rule allows it."""
         operation = prepared.operation
@@ -480,7 +490,7 @@ class _Computing:
         exact = written.address == other.address
         if not exact and not _elements_collide(operation, name, written, other_name, other):
             return
-        rule = self._rule(name, other_name)
+        rule = next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
         size, other_size = prepared.memory[i].nbytes, prepared.memory[j].nbytes
         where = (
             f"{name} at {written.address:#x} ({size} bytes) and {other_name} at {other.address:#x} ({other_size} bytes)"
@@ -634,65 +644,21 @@ class _Prepared:
     """Hold an operation that passed all checks, its operands' memory requirements and its launcher.
 
     ``pairs`` lists the operands that must not overlap: index of a written operand, index of another one, and the bytes
-    of both. ``held`` names the operands that descriptors hold.
+    of both. ``held`` names the operands that descriptors hold. ``starts`` maps operands that passed all checks to a
+    function of the stream, for backends whose launchers can be bound to operands.
     """
 
-    __slots__ = ("fitting", "held", "launch", "memory", "operation", "pairs")
+    __slots__ = ("held", "launch", "memory", "operation", "pairs", "positions", "starts")
 
-    def __init__(
-        self,
-        operation: Operation,
-        memory: tuple[Demand, ...],
-        launch: Any,
-        held: Sequence[str] = (),
-        rule_of: Callable[[str, str], SameMemory | None] = lambda *_: None,
-    ) -> None:
+    def __init__(self, operation: Operation, memory: tuple[Demand, ...], launch: Any, held: Sequence[str] = ()) -> None:
         self.operation, self.memory, self.launch, self.held = operation, memory, launch, held
+        self.positions, self.starts = tuple([demand.position for demand in memory]), Answers(STARTS_KEPT)
         self.pairs = [
             (i, j, first.nbytes, second.nbytes)
             for i, first in enumerate(memory)
             for j, second in enumerate(memory)
             if first.writes and i != j and first.nbytes and second.nbytes and not (second.writes and j < i)
         ]
-        shape = [(d.position, d.writes, d.name in operation.raw and not d.nbytes) for d in memory]
-        rules = [rule_of(memory[i].name, memory[j].name) for i, j, *_ in self.pairs]
-        equal = [bool(rule and rule.allowed and rule.allowed(operation)) for rule in rules]
-        numbers = [n for d in memory for n in (d.nbytes, d.alignment)] + [n for pair in self.pairs for n in pair[2:]]
-        pairs = [(i, j, may) for (i, j, *_), may in zip(self.pairs, equal, strict=True)]
-        self.fitting = _fitting(tuple(shape), tuple(pairs))(numbers)
-
-
-@lru_cache(maxsize=1024)
-def _fitting(shape: tuple[tuple[int, bool, bool], ...], pairs: tuple[tuple[int, int, bool], ...]) -> Any:
-    """Compile the memory checks of one call signature.
-
-    Return a factory. It takes the sizes and alignments of operands and the bytes of pairs, and makes a function of
-    (find, arguments). That function returns the operands. It raises any exception if an operand's memory does not
-    suffice or a pair overlaps.
-
-    shape: gives each operand's argument index, whether it is written, and whether it may be NULL.
-    pairs: gives the indices of operands that must not overlap, and whether they may be the same memory.
-    find: makes an operand from an argument.
-    """
-    every = range(len(shape))
-    names = [*(f"n{i}, m{i}" for i in every), *(f"p{k}, q{k}" for k in range(len(pairs)))]
-    lines = list[str]()
-    for i, (position, writes, nullable) in enumerate(shape):
-        found, written = (
-            f"o{i} = find(given[{position}]); a{i} = o{i}.address; s{i} = o{i}.nbytes",
-            f" or not o{i}.writable",
-        )
-        wrong = f"if s{i} is not None and s{i} < n{i} or a{i} % m{i}{written * writes}: raise ValueError"
-        lines += [f"o{i} = None", f"if given[{position}] is not None:"] * nullable
-        lines += [f"{' ' * nullable}{line}" for line in (found, wrong)]
-    for k, (i, j, may_be_equal) in enumerate(pairs):
-        differ = f" and a{j} != a{i}" * may_be_equal
-        lines.append(f"if -q{k} < a{j} - a{i} < p{k}{differ}: raise ValueError")
-    lines.append(f"return [{', '.join(f'o{i}' for i in every)}]")
-    text = f"def of(numbers):\n [{', '.join(names)}] = numbers\n def fitting(find, given):\n  "
-    space: dict[str, Any] = {}
-    exec(text + "\n  ".join(lines) + "\n return fitting", space)
-    return space["of"]
 
 
 _IDLE = _Prepared(Operation(), (), lambda *_: None)  # It stands for a call that has nothing to do.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,21 +95,28 @@ def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle
         cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
 
 
-def test_sufficient_operands_are_checked_together(handle, monkeypatch):
-    """Operands in place, in the caller's memory, or with a NULL workspace of 0 bytes are not checked one by one."""
-    relu, x = descriptors()
-    filters, convolution = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateConvolutionDescriptor()
-    cudnn.cudnnSetFilter4dDescriptor(filters, cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_TENSOR_NCHW, 2, 2, 1, 1)
-    cudnn.cudnnSetConvolution2dDescriptor(
-        convolution, 0, 0, 1, 1, 1, 1, cudnn.CUDNN_CROSS_CORRELATION, cudnn.CUDNN_DATA_FLOAT
+def test_memory_that_passed_its_checks_is_not_checked_again(monkeypatch):
+    """The same addresses, sizes and permissions pass at once, as buffers, slices and addresses; any other memory does not."""
+    handle, (relu, x) = cudnn.cudnnCreate(backend="accelerated", device="emulated"), descriptors()
+    source, target = handle.to_device(np.full(24, -2, np.float32)), handle.zeros(96)
+    checked, check = [], functions_of_calls.checked_operand
+    monkeypatch.setattr(functions_of_calls, "checked_operand", lambda *given: checked.append(given) or check(*given))
+
+    def call(y):
+        cudnn.cudnnActivationForward(handle, relu, 1.0, x, source, 0.0, x, y)
+        return len(checked)
+
+    places = (target, target, target.slice(0, 96), target.address, source, target)
+    assert [*map(call, places)] == [2, 2, 2, 2, 4, 4]
+    read_only = SimpleNamespace(
+        __cuda_array_interface__={"version": 3, "data": (target.address, True), "typestr": "|u1", "shape": (96,)}
     )
-    monkeypatch.setattr(functions_of_calls, "checked_operand", lambda *_: pytest.fail("one operand by itself"))
-    buffer, array = handle.to_device(np.full(24, -2, np.float32)), np.full(24, -2, np.float32)
-    for memory in (buffer, array):
-        cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
-    assert not buffer.to_host(np.float32, 24).any() and not array.any()
-    algo, result, weights = cudnn.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, handle.zeros(96), handle.zeros(16)
-    cudnn.cudnnConvolutionForward(handle, 1.0, x, buffer, filters, weights, convolution, algo, None, 0, 0.0, x, result)
+    for wrong, problem in ((target.slice(0, 92), "96 are needed"), (read_only, "read-only"), (None, "NULL")):
+        with pytest.raises(CudnnError, match=problem):
+            call(wrong)
+    target.free()
+    with pytest.raises(CudnnError, match="was freed"):
+        call(target)
 
 
 def test_an_error_without_a_gpu_names_the_emulated_device(monkeypatch):

@@ -115,6 +115,44 @@ def test_memory_outside_of_the_device_is_refused(where, stranger):
     assert not HOST.any()
 
 
+class DeviceTensor:
+    """Stand in for PyTorch's tensor in device memory, whose interface is slow."""
+
+    is_cuda, requires_grad = True, False
+
+    def __init__(self, buffer, strides=None):
+        self.buffer, self.strides, self.nbytes, self.asked = buffer, strides, buffer.nbytes, 0
+
+    def is_contiguous(self):
+        return self.strides is None
+
+    def data_ptr(self):
+        return self.buffer.address
+
+    @property
+    def __cuda_array_interface__(self):
+        self.asked += 1
+        if self.requires_grad:
+            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
+        data = (self.buffer.address, False)
+        return {"version": 2, "data": data, "typestr": "<f4", "shape": (self.nbytes // 4,), "strides": self.strides}
+
+
+def test_tensors_serve_by_their_attributes_and_are_refused_by_their_interface():
+    """A contiguous tensor is not asked for its interface. A strided one, or one with gradients, is refused."""
+    handle = cudnn.cudnnCreate(**EMULATED)
+    buffer, x = handle.zeros(96), tensor(1, 1, 4, 6)
+    plain, strided, graded = (DeviceTensor(buffer, strides) for strides in (None, (8,), None))
+    graded.requires_grad = True
+    for _ in range(2):
+        cudnn.cudnnSetTensor(handle, x, plain, 1.5)
+    assert buffer.to_host(np.float32, 24).tolist() == [1.5] * 24 and plain.asked == 0
+    refused(cudnn.cudnnSetTensor, handle, x, strided, 2.5, match="is a strided array")
+    refused(cudnn.cudnnSetTensor, handle, x, graded, 2.5, match="requires grad")
+    refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 5, 6), plain, 2.5, match="has 96 bytes, 120 are needed")
+    assert buffer.to_host(np.float32, 24).tolist() == [1.5] * 24
+
+
 def test_addresses_and_interfaces_of_the_device_serve_as_far_as_its_memory_goes():
     handle = cudnn.cudnnCreate(**EMULATED)
     buffer = handle.zeros(96)
