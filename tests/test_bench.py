@@ -178,7 +178,7 @@ def test_no_fallback_is_timed(monkeypatch):
 
 
 def test_a_rival_rounds_no_more_than_the_row_allows():
-    """Rivals of float recurrent networks use FMA_MATH where the row does, and both other math types elsewhere."""
+    """Baselines of float recurrent networks use FMA_MATH where the row does, and both other math types elsewhere."""
     exact = next(row for row in rows("float FMA"))
     assert {one.network.math_type for _, one in algorithms_of(exact.operation)} == {cudnnMathType_t.CUDNN_FMA_MATH}
     free = next(row for row in rows("lstm backward weights 1x1 layers 64, 4 steps of 1 float"))

@@ -254,7 +254,7 @@ def correlated(x, w, stride, padding, groups):
 
 
 class StandInTorch:
-    """Implement the parts of PyTorch that the rival uses on NumPy."""
+    """Implement the parts of PyTorch that the baseline uses on NumPy."""
 
     __version__ = "0.stand-in"
     float32, float16 = np.float32, np.float16

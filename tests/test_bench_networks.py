@@ -54,17 +54,17 @@ def test_an_unknown_kind_of_layer_is_refused():
 
 
 def test_a_step_is_the_sum_over_its_calls(monkeypatch):
-    """A call's time is multiplied by its count, the faster rival is taken, and calls without both times are missing."""
+    """A call's time is multiplied by its count, the faster baseline is taken, and calls without both times are missing."""
     layer = Layer("relu", (2, 8, 4, 4))
     network = Network("two", "classification", "half", "NHWC", ((3, layer),))
     monkeypatch.setattr(bench_networks, "networks", lambda: (network,))
     forward, backward = (row.name for _, row in network.rows())
     timed = {"name": forward, "ours_us": 2.0, "vendor_us": 5.0, "graph_us": 1.0}
     (step,) = steps([timed])
-    assert (step.ours, step.rival, step.missing, step.speedup) == (6.0, 3.0, 3, 0.5)
+    assert (step.ours, step.baseline, step.missing, step.speedup) == (6.0, 3.0, 3, 0.5)
     assert step.worst == ((3.0, forward),)
     (step,) = steps([timed, {"name": backward, "ours_us": 1.0, "vendor_us": 4.0}])
-    assert (step.ours, step.rival, step.missing) == (9.0, 15.0, 0)
+    assert (step.ours, step.baseline, step.missing) == (9.0, 15.0, 0)
 
 
 def test_a_seed_draws_the_same_layers_again():

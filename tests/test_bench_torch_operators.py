@@ -1,4 +1,4 @@
-"""PyTorch's operators that the benchmark times as rivals compute what our calls compute. The tests need PyTorch."""
+"""PyTorch's operators that the benchmark times as baselines compute what our calls compute. The tests need PyTorch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Runs ``dualdnn bench --calls``: times calls on the host: the first and the repeated ones from C, from Python, and by
-a rival.
+a baseline.
 
 One sample of every operation gives the calls: its descriptors' setters, queries and the call itself. A launch includes
 the driver's time for it. On the emulated device a launch runs its kernel, so that times of
@@ -40,7 +40,7 @@ REPEATED = ("cudnnBackendExecute", "cudnnBackendSetAttribute")
 @dataclass
 class Cost:
     """Holds the microseconds of a function. asked: how many of the repeated calls from C entered Python; None for a
-    rival."""
+    baseline."""
 
     first_us: float | None = None
     again_us: float | None = None
@@ -175,7 +175,7 @@ def measured(device: str, vendor: str | None, text: str, folder: Path) -> tuple[
 
 def table(costs: dict[str, Cost], left: list[str]) -> str:
     """Return the costs as text."""
-    lines = [f"{'microseconds a call of the host':48}{'first':>9}{'again':>9}{'Python':>9}{'rival':>9}{'asked':>7}"]
+    lines = [f"{'microseconds a call of the host':48}{'first':>9}{'again':>9}{'Python':>9}{'baseline':>9}{'asked':>7}"]
     for name, cost in sorted(costs.items()):
         numbers = [cost.first_us, cost.again_us, cost.python_us, cost.vendor_us]
         shown = "".join("        -" if number is None else f"{number:9.2f}" for number in numbers)

@@ -32,7 +32,7 @@ from .row import Row
 from .rows import rows
 from .timed import BenchPlugin
 
-BARS = (0.8, 0.5)  # shares of the best rival's speed; slower rows count as behind and far behind
+BARS = (0.8, 0.5)  # shares of the best baseline's speed; slower rows count as behind and far behind
 NEAR_LAUNCH = 1.2  # launches of an empty kernel; bounds the time of a small row
 ENOUGH = 0.75  # share of a copy's speed that large rows should reach
 NEAR_BEST = 1.1  # times of the best algorithm; bounds the heuristic's first choice
@@ -42,7 +42,7 @@ OF_COPY = 0.7  # share of a copy of the same bytes and strides that a sum should
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", default="", metavar="TEXT", help="only rows whose name contains this")
     parser.add_argument("--device", choices=["gpu", "emulated"], default="gpu")
-    parser.add_argument("--vendor", metavar="SUBJECT", help="the rival: vendor or library:PATH")
+    parser.add_argument("--vendor", metavar="SUBJECT", help="the baseline: vendor or library:PATH")
     parser.add_argument(
         "--torch",
         choices=["auto", "yes", "no"],
@@ -170,7 +170,7 @@ def told(facts: dict[str, Any], results: list[dict[str, Any]]) -> str:
 
 
 def family_lines(results: list[dict[str, Any]]) -> list[str]:
-    """Return the geometric mean over the best rival, the shares below BARS and the least, by family and for all."""
+    """Return the geometric mean over the best baseline, the shares below BARS and the least, by family and for all."""
     families = {
         family: [r for r in results if r["family"] == family] for family in dict.fromkeys(r["family"] for r in results)
     }
@@ -300,7 +300,7 @@ def against_vendor(results: list[dict[str, Any]]) -> str:
     """Return the geometric mean of the speedups."""
     ratios = [r["speedup"] for r in results if r["speedup"]]
     if not ratios:
-        return "no rival was timed"
+        return "no baseline was timed"
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     behind = sum(ratio < 1 for ratio in ratios)
     return f"geometric mean against the vendor {mean:.2f} over {len(ratios)} rows, {behind} rows behind it"

@@ -1,4 +1,4 @@
-"""Times PyTorch as a rival, where it is installed.
+"""Times PyTorch as a baseline, where it is installed.
 
 Its convolutions and its attention of one head use cuDNN's autotuned graphs; the memory-bound families use its own
 operators.

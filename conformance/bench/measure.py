@@ -78,7 +78,7 @@ def workspace_of(operation: Operation) -> str | None:
 def algorithms_of(operation: Any) -> list[tuple[str, Any]]:
     """Return a recurrent network's call by each algorithm that a vendor may use, and with both math types.
 
-    Where products must not be rounded, a rival must not round them either.
+    Where products must not be rounded, a baseline must not round them either.
     """
     math_types = [cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH]
     if operation.network.math_type == cudnnMathType_t.CUDNN_FMA_MATH:
@@ -129,7 +129,7 @@ class Contender:
 
 
 def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
-    """Return the rivals that can make all of several calls; their work makes the calls one after the other."""
+    """Return the baselines that can make all of several calls; their work makes the calls one after the other."""
 
     def together(works: Sequence[Work]) -> Work:
         def work() -> None:
@@ -291,32 +291,32 @@ class Bench:
         one, so that every contender begins at the same temperature.
         """
         operation = row.operation
-        rivals: dict[str, Contender] = {}
+        baselines: dict[str, Contender] = {}
         calls = self._separate(row, memory)
         theirs = calls if isinstance(operation, OperationGraph) and calls else [(operation, memory)]
         with self._told("vendor", messages):
-            rivals |= in_turn([self._vendor(*call) for call in theirs])
+            baselines |= in_turn([self._vendor(*call) for call in theirs])
         with self._told("graph", messages):
-            rivals |= in_turn([self._graph(*call) for call in theirs])
+            baselines |= in_turn([self._graph(*call) for call in theirs])
         if calls:
             with self._told("separate", messages):
-                rivals |= in_turn([{"separate": Contender(self._own_call(*call))} for call in calls])
+                baselines |= in_turn([{"separate": Contender(self._own_call(*call))} for call in calls])
         if row.copy is not None:
             with self._told("copy", messages):
                 memory["copied"] = self._ones(row.copy.nbytes("y"))
-                rivals["copy"] = Contender(
+                baselines["copy"] = Contender(
                     self._own_call(row.copy, {"x": memory[row.operation.inputs[0]], "y": memory["copied"]})
                 )
         small = row.nbytes < SMALL_ROW_BYTES and not row.flops
         if small:  # The cost of a launch changes within a run.
-            rivals["launch"] = Contender(self._empty())
+            baselines["launch"] = Contender(self._empty())
         ours, found = self._ours(operation, memory)
-        times: dict[str, list[float]] = {name: [] for name in rivals}
+        times: dict[str, list[float]] = {name: [] for name in baselines}
         with contextlib.ExitStack() as stack:
             graphs: dict[str, Graph] = {}
-            for name, rival in rivals.items():
+            for name, baseline in baselines.items():
                 with self._told(name, messages):
-                    graphs[name] = stack.enter_context(self._repeated(rival.work, self._repetitions(rival.work)))
+                    graphs[name] = stack.enter_context(self._repeated(baseline.work, self._repetitions(baseline.work)))
             graph = stack.enter_context(self._repeated(ours.work, self._repetitions(ours.work)))
 
             rest = REST_SECONDS if self.device.kind == "gpu" and (calls or isinstance(operation, Convolution)) else 0.0
@@ -334,12 +334,12 @@ class Bench:
             benchmark.pedantic(run_ours, setup=run_rivals, rounds=ROUNDS, warmup_rounds=1)
             seconds = benchmark.stats.stats.median / graph.repetitions
         result = {"ours_us": seconds * 1e6, "host_us": self._host_seconds(ours.work, seconds) * 1e6, **found}
-        for name, rival in rivals.items():
+        for name, baseline in baselines.items():
             result[f"{name}_us"] = statistics.median(times[name]) * 1e6 if times[name] else None
-            if rival.name:
-                result[f"{name}_algorithm"] = rival.name
+            if baseline.name:
+                result[f"{name}_algorithm"] = baseline.name
         if small:
-            works = {"ours": ours.work, **{name: rival.work for name, rival in rivals.items()}}
+            works = {"ours": ours.work, **{name: baseline.work for name, baseline in baselines.items()}}
             for way, measured in (("stream", self._in_stream), ("alone", self._alone)):
                 with self._told(way, messages):
                     times_of = zip(works, measured([*works.values()]), strict=True)
@@ -534,7 +534,7 @@ class Bench:
         if not isinstance(operation, Recurrent) or self.vendor is None:
             return operation
         for _, variant in algorithms_of(operation):
-            with contextlib.suppress(Exception):  # An operation that the vendor refuses has no rival.
+            with contextlib.suppress(Exception):  # An operation that the vendor refuses has no baseline.
                 theirs = with_room(self.vendor.cudnn, self.vendor_handle, variant)
                 larger = {
                     name: max(getattr(operation, name), getattr(theirs, name), key=lambda spec: spec.nbytes)
@@ -553,7 +553,7 @@ class Bench:
     def _room(self, operation: Operation, name: str) -> int:
         sizes = [with_room(cudnn, self.handle, operation).nbytes(name)]
         if self.vendor is not None:
-            with contextlib.suppress(Exception):  # An operation that the vendor refuses has no rival.
+            with contextlib.suppress(Exception):  # An operation that the vendor refuses has no baseline.
                 sizes.append(with_room(self.vendor.cudnn, self.vendor_handle, operation).nbytes(name))
         return max(SCRATCH_BYTES, *sizes)
 
@@ -639,7 +639,7 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
     """
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
-    rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
+    baselines = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
     separate, copied, designed = (result.get(f"{name}_us") for name in ("separate", "copy", "design_copy"))
     ways = {
         "graph": (ours if "ours_alone_us" in result else None, result.get("launch_us")),
@@ -651,7 +651,7 @@ def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
         **({} if ours is None or designed is None else {"of_design": designed / ours}),
-        "speedup": None if ours is None or not rivals else min(rivals) / ours,
+        "speedup": None if ours is None or not baselines else min(baselines) / ours,
         **({} if ours is None or separate is None else {"over_separate": separate / ours}),
         **({} if ours is None or copied is None else {"of_copy": copied / ours}),
         "launches": {way: time / launch for way, (time, launch) in ways.items() if time and launch},

@@ -1,4 +1,4 @@
-"""Describes layers of published networks as data, and sums the times of training steps, ours and the best rival's."""
+"""Describes layers of published networks as data, and sums the times of training steps, ours and the best baseline's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .layers import Layer, rows_of
 from .row import Row
 
 WORST = 3  # layers that a network's line names
-RIVALS = ("vendor_us", "graph_us")
+BASELINES = ("vendor_us", "graph_us")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def network_rows(match: str = "") -> list[Row]:
 
 
 def best_rival(result: Mapping[str, Any]) -> float | None:
-    """Return the time of the fastest rival of a row in microseconds."""
-    return min((result[name] for name in RIVALS if result.get(name)), default=None)
+    """Return the time of the fastest baseline of a row in microseconds."""
+    return min((result[name] for name in BASELINES if result.get(name)), default=None)
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,19 @@ class Step:
 
     network: Network
     ours: float
-    rival: float
+    baseline: float
     missing: int
-    worst: tuple[tuple[float, str], ...]  # microseconds lost to the rival, and the row
+    worst: tuple[tuple[float, str], ...]  # microseconds lost to the baseline, and the row
 
     @property
     def speedup(self) -> float:
-        return self.rival / self.ours
+        return self.baseline / self.ours
 
     def __str__(self) -> str:
         lost = "; ".join(f"{name} (+{us:.0f} us)" for us, name in self.worst)
         missing = f", {self.missing} calls without both times" if self.missing else ""
         return (
-            f"{self.network.name:28} {self.network.kind} {self.network.layout}: {self.ours / 1e3:8.2f} ms, rival {self.rival / 1e3:8.2f} ms, "
+            f"{self.network.name:28} {self.network.kind} {self.network.layout}: {self.ours / 1e3:8.2f} ms, baseline {self.baseline / 1e3:8.2f} ms, "
             f"{self.speedup:.2f}x{missing}; most lost: {lost or 'nothing'}"
         )
 
@@ -88,7 +88,7 @@ def steps(results: Iterable[Mapping[str, Any]]) -> list[Step]:
     timed = {result["name"]: result for result in results}
     found = []
     for network in networks():
-        ours, rival, missing = 0.0, 0.0, 0
+        ours, baseline, missing = 0.0, 0.0, 0
         lost: Counter[str] = Counter()
         for count, row in network.rows():
             result = timed.get(row.name)
@@ -97,11 +97,11 @@ def steps(results: Iterable[Mapping[str, Any]]) -> list[Step]:
                 missing += count
                 continue
             ours += count * result["ours_us"]
-            rival += count * theirs
+            baseline += count * theirs
             lost[row.name] += count * (result["ours_us"] - theirs)
         if ours:
             worst = tuple((us, name) for name, us in lost.most_common(WORST) if us > 0)
-            found.append(Step(network, ours, rival, missing, worst))
+            found.append(Step(network, ours, baseline, missing, worst))
     return found
 
 
@@ -109,7 +109,7 @@ def told(results: Iterable[Mapping[str, Any]]) -> str:
     """Return a line for each network, and one on all of them."""
     found = steps(results)
     if not found:
-        return "no network was timed with a rival"
+        return "no network was timed with a baseline"
     mean = math.exp(sum(math.log(step.speedup) for step in found) / len(found))
     behind = [step.network.name for step in found if step.speedup < 0.9]
     end = f"{len(found)} networks: geometric mean {mean:.2f}, below 0.9: {', '.join(behind) or 'none'}"

@@ -1,4 +1,4 @@
-"""Offers PyTorch's operators as rivals of memory-bound operations, on the buffers of the benchmark's row."""
+"""Offers PyTorch's operators as baselines of memory-bound operations, on the buffers of the benchmark's row."""
 
 from __future__ import annotations
 

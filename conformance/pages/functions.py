@@ -173,7 +173,7 @@ def _speed(name: str) -> str:
         return ""
     rows = [(f"`{s}`", str(count), f"{ratio:.2f}") for s, (count, ratio) in measured["solvers"].items()]
     return (
-        f"## Solvers and speed\n\n{measured['source']}. Times of the best rival over ours: above 1 this library is faster.\n\n"
+        f"## Solvers and speed\n\n{measured['source']}. Times of the best baseline over ours: above 1 this library is faster.\n\n"
         + table(("solver", "rows", "geometric mean"), rows)
     )
 
