@@ -21,7 +21,8 @@ from .runtime.tensor_map import MAP_BYTES, TensorMap
 from .scalars import Note
 
 ALIKE = 256  # bytes, largest alignment that a plan may depend on
-SCRATCH, NOTHING = -2, -1  # indices of operands that no caller passes: scratch memory and address 0
+SCRATCH = -2  # index of scratch memory, which no caller passes
+NOTHING = -1  # index of an operand at address 0
 BOUND_KEPT = 16  # addresses for which the launches of a call, or of a part with scratch memory, are kept
 
 

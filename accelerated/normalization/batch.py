@@ -23,7 +23,8 @@ from ..reproducible import Order, order_of_batch
 from ..solver import Problem, Solver
 
 FEWEST_LANES = 16  # threads along statistics, lower bound: they read a sector of 32 bytes
-MAX_LANES = WARP = 32
+WARP = 32  # threads
+MAX_LANES = WARP  # threads along statistics
 CLUSTER = 8  # blocks per cluster
 IN_FLIGHT = 8  # loads in flight per thread, as in batch.cuh
 NONE = ""  # operand name of a null pointer

@@ -21,7 +21,9 @@ from .driver import Driver, DriverError
 from .errors import DeviceUnavailable
 
 # These are values of the enumeration CUdevice_attribute.
-MULTIPROCESSOR_COUNT, COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR = 16, 75, 76
+MULTIPROCESSOR_COUNT = 16
+COMPUTE_CAPABILITY_MAJOR = 75
+COMPUTE_CAPABILITY_MINOR = 76
 MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
 NAME_BYTES = 256
 # A launch returns one of these where the thread has no context, or another context than the kernel's.

@@ -10,11 +10,16 @@ import ctypes
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-SUCCESS, NOT_READY = 0, 600
-# These are values of CUfunction_attribute (the first four) and CUlaunchAttributeID.
-MAX_THREADS_PER_BLOCK, SHARED_SIZE_BYTES = 0, 1
-MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 14
-COOPERATIVE, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6
+SUCCESS = 0
+NOT_READY = 600
+# These are values of CUfunction_attribute.
+MAX_THREADS_PER_BLOCK = 0
+SHARED_SIZE_BYTES = 1
+MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
+# These are values of CUlaunchAttributeID.
+COOPERATIVE = 2
+PROGRAMMATIC_STREAM_SERIALIZATION = 6
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING, a stream without implicit synchronization with the default stream
 CAPTURE_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED, the thread's calls end no capture of other streams
 

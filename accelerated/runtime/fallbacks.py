@@ -13,7 +13,8 @@ from .errors import DeviceUnavailable
 
 FOLDER = "fallbacks"
 REASON_CHARACTERS = 800  # characters per note, because compilers write long messages
-SHOWN_NOTES, SHOWN_CHARACTERS = 3, 160  # notes in a summary, characters of each
+SHOWN_NOTES = 3  # per summary
+SHOWN_CHARACTERS = 160  # per note of a summary
 _LOG = logging.getLogger("dualdnn")
 _noted: dict[tuple[str, str], str] = {}
 

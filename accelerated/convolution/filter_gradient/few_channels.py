@@ -26,10 +26,12 @@ from .sum import sum_launch
 from .tma import ALGORITHMS
 
 SOURCE = "convolution/filter_gradient/few_channels.cu"
-WARPS, THREADS = 8, 256  # per block
+WARPS = 8  # per block
+THREADS = 32 * WARPS  # per block
 STEP = 16  # pixels per step
 MIN_PIXELS = 1024  # pixels of dy; below, TMA is faster if it can read the channels
-M_TILES, N_TILES = 2, 8  # per warp: tiles of 16 filters, and vectors of 8 channels
+M_TILES = 2  # tiles of 16 filters per warp
+N_TILES = 8  # vectors of 8 channels per warp
 VECTOR = 8  # channels
 SUMS = 4 * M_TILES * N_TILES  # per thread
 SHARED_BYTES = 113 * 1024  # bytes of a block, so that two share a multiprocessor

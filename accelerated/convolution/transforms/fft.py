@@ -39,7 +39,7 @@ SMALLEST_TILE_3D = 16  # extent in three dimensions, for filters up to SMALL_FIL
 SMALL_FILTER_3D = 5  # extent of a filter in three dimensions
 FILTERS = 16  # filters of the smallest tile of products
 LAUNCHES = 8  # launches of a slice of images
-DEPTH, ROWS = 0, 1
+DEPTH, ROWS = range(2)  # axes of a transform
 
 
 def _power_of_two(size: int) -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 MAX_BYTES = 48 << 10  # ptxas refuses a kernel with more on every architecture
-SYMBOL_TABLE, THREAD_LOCAL = 2, 6  # section type, symbol type
+SYMBOL_TABLE = 2  # type of a section
+THREAD_LOCAL = 6  # type of a symbol
 SECTION = np.dtype(
     {"names": ["type", "offset", "bytes", "link"], "formats": ["<u4", "<u8", "<u8", "<u4"], "offsets": [4, 24, 32, 40],
      "itemsize": 64}
