@@ -1,29 +1,25 @@
-"""Compile kernels before anything calls them, in parallel, with progress: ``dualdnn build``.
+"""List the kernels to compile before anything calls them, and compile them in parallel, with progress.
 
-It builds the modules of everything that is timed. For every family and data type, it also builds the kernels that take
+``dualdnn build`` (build_command.py) builds the modules of everything that is timed. For every family and data type, it also builds the kernels that take
 any shape. Modules that are specialised for a shape (a pooling window, strips of a depthwise convolution) and not timed
 are compiled on first use.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from dualdnn.accelerated.fused_ops.problem import RANKS
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
-from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.emulated.toolchain import ONE_KERNEL
 from dualdnn.accelerated.runtime.listing import Listing, Module
-from dualdnn.accelerated.runtime.programs import find_nvcc, host_compiler
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, plan_by, possible_solvers
 from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
 from dualdnn.api.cudnn.normalization.lrn import TYPES as LRN_TYPES
@@ -279,77 +275,6 @@ def with_every_algorithm(convolution: Convolution) -> Iterator[Convolution]:
     for algorithm in cudnnConvolutionFwdAlgo_t:
         if unsupported(problem, algorithm) is None:
             yield replace(convolution, algo=algorithm)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", choices=["gpu", "emulated"], default="gpu")
-    parser.add_argument("--jobs", type=int, default=None, metavar="N", help="processes (default: one per core)")
-    parser.add_argument("-k", metavar="TEXT", default="", help="only sources whose path contains this (pooling/, rnn/)")
-    parser.add_argument(
-        "--log",
-        type=Path,
-        metavar="FILE",
-        help="only the kernels of the calls in an API log, of cuDNN 8 or of this project",
-    )
-    parser.add_argument(
-        "--wheel", action="store_true",
-        help="compile for machines without a compiler, without a GPU here, into a wheel; a build that was stopped goes on",
-    )  # fmt: skip
-    parser.add_argument(
-        "--arch", metavar="TARGET", help="of the wheel: sm_80 (for 8.6 and 8.9, too), sm_90a or sm_100f"
-    )
-    parser.add_argument(
-        "--choices", type=Path, action="append", default=[], metavar="FILE",
-        help="of the wheel: times that searches measured on a device, from the folder choices of its kernel cache; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--out", type=Path, default=Path("wheels"), metavar="DIR", help="where the wheel goes (default: %(default)s)"
-    )
-
-
-def run(chosen: argparse.Namespace) -> int:
-    """Compile the modules that are missing from the cache, or a wheel of kernels."""
-    if chosen.wheel:
-        return build_wheel(chosen)
-    if chosen.arch:
-        raise ValueError(f"--arch {chosen.arch}: only wheels (--wheel) are built for a GPU that is not here")
-    device = open_device(chosen.device)
-    modules = modules_of_log(chosen.log, [device]) if chosen.log else wanted_modules(device)
-    build(of_sources(modules, chosen.k), device, chosen.jobs)
-    return 0
-
-
-def modules_of_log(path: Path, devices: Sequence[Any]) -> list[Module]:
-    """Return the modules that the operations of an API log need on some devices."""
-    # This import is delayed, because warm_up imports this file.
-    from .warm_up import modules_of, operations_of_log, with_room
-
-    operations = operations_of_log(path)
-    found = (modules_of([with_room(operation, device) for operation in operations], device) for device in devices)
-    return longest_first(dict.fromkeys(module for modules in found for module in modules))
-
-
-def build_wheel(chosen: argparse.Namespace) -> int:
-    """Compile a wheel of kernels for the chosen target."""
-    from . import kernel_wheel  # This import is delayed, because kernel_wheel imports this file.
-
-    if chosen.arch not in kernel_wheel.TARGETS:
-        raise ValueError(f"--arch {chosen.arch}: expected one of {', '.join(kernel_wheel.TARGETS)}")
-    kernel_wheel.check_choices(chosen.choices)
-    find_nvcc(), host_compiler()  # Missing compilers are reported here, because listing modules does not need them.
-    gpus = kernel_wheel.TARGETS[chosen.arch][1]
-    modules = modules_of_log(chosen.log, gpus) if chosen.log else kernel_wheel.wanted_modules(chosen.arch, chosen.jobs)
-    modules = of_sources(modules, chosen.k)
-    kernel_wheel.build(chosen.arch, modules, chosen.out, chosen.jobs, show_progress, chosen.choices)
-    return 0
-
-
-def of_sources(modules: Sequence[Module], text: str) -> list[Module]:
-    """Return the modules whose source path contains a text. Raises ValueError if there is none."""
-    found = [module for module in modules if text in module[0]]
-    if not found:
-        raise ValueError(f"-k {text}: no source of a kernel has this in its path")
-    return found
 
 
 def show_progress(built: Any, done: int, total: int) -> None:

@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import gcd
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dualdnn.api.operations import Operation
@@ -18,8 +19,10 @@ from dualdnn.api.operations.specs import DOUBLE, INT32
 
 from . import formulas
 from .formulas import Elements, Index, Untold
-from .judge import Verdict
 from .view import Array, Place
+
+if TYPE_CHECKING:
+    from .judge import Verdict
 
 # These shares of the extents separate consecutive places. They are powers of a root of x^3 = x + 1, which fill a plane
 # evenly.

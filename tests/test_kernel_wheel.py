@@ -18,7 +18,7 @@ from dualdnn.accelerated.runtime.errors import CompileError, NotBuilt
 from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.sources import KERNELS, flatten, module
-from dualdnn.conformance import build_ahead, kernel_sweeps, kernel_wheel
+from dualdnn.conformance import build_ahead, build_command, kernel_sweeps, kernel_wheel
 from dualdnn.conformance.bench.rows import batch_training, rows
 from dualdnn.conformance.build_ahead import with_workspace
 from dualdnn.conformance.command_line import main
@@ -159,7 +159,7 @@ def test_targets_and_parts_that_are_not_there(tmp_path, capsys, monkeypatch):
     assert main(["build", "--arch", "sm_90a"]) == 2
     assert "only wheels" in capsys.readouterr().err
     monkeypatch.setattr(kernel_wheel, "wanted_modules", lambda *_: MODULES)
-    monkeypatch.setattr(build_ahead, "find_nvcc", lambda: "nvcc")
+    monkeypatch.setattr(build_command, "find_nvcc", lambda: "nvcc")
     assert main(["build", "--wheel", "--arch", "sm_90a", "-k", "nosuch/", "--out", str(tmp_path)]) == 2
     assert "-k nosuch/" in capsys.readouterr().err
 

@@ -7,6 +7,8 @@ import ast
 import collections
 import itertools
 import re
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,8 @@ def sources() -> list[Path]:
 
 
 IMPORT = re.compile(r"^[ \t]*((?:from|import)\b.*\bdualdnn\b(?:[^(\n]*\([^)]*\)|.*))", re.M)
+RELATIVE = re.compile(r"^[ \t]*from (\.+)([\w.]*) import (\([^)]*\)|.*)", re.M)
+FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.M)
 # the targets of an assignment to constants: names, or names in parentheses
 NAMED = re.compile(r"^(?:([A-Za-z_][\w, ]*?)|\(([\w,\s]+)\)) *(?::[^=\n]*)?=(?!=)", re.M)
 
@@ -52,6 +56,26 @@ def test_dependencies_point_one_way():
         name = str(path.relative_to(ROOT))
         extra = {"reference", "accelerated"} if name in OPENERS else set()
         assert imported(path) <= ALLOWED[name.split("/")[0]] | extra, name
+
+
+def relative_imports(path: Path) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield (parts of a module's path, a name) for each name that a file imports from its own layer, also in functions."""
+    package = path.relative_to(ROOT).parent.parts
+    for dots, module, names in RELATIVE.findall(FOR_TYPES.sub("", path.read_text())):
+        base = (*package[: len(package) + 1 - len(dots)], *filter(None, module.split(".")))
+        for name in re.findall(r"\w+", re.sub(r"#.*|\bas \w+", "", names)):
+            yield base, name
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Each part of a circle can only be understood with the others. Imports inside functions count, too."""
+    modules = {path.relative_to(ROOT).with_suffix("").parts for path in sources()}
+    graph = collections.defaultdict(set)
+    for path in sources():
+        for base, name in relative_imports(path):
+            graph[path.relative_to(ROOT).with_suffix("").parts] |= {(*base, name), base} & modules
+    assert sum(map(len, graph.values())) > 2000
+    TopologicalSorter(graph).prepare()  # It raises CycleError, which names the modules.
 
 
 def test_only_the_device_layer_touches_pycuda():

@@ -3,7 +3,7 @@
 A difference covers neither more nor fewer failures than were seen.
 
     python -m dualdnn.conformance.differences.occurrences compliance.json.gz ...    # writes the vendor's from reports
-    python -m dualdnn.conformance.differences.occurrences recorded              # writes the recorded calls'
+    python -m dualdnn.conformance.recorded.grouping                             # writes the recorded calls'
 """
 
 from __future__ import annotations
@@ -164,9 +164,4 @@ def write_from_reports(paths: Iterable[Path]) -> list[Path]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["recorded"]:
-        from ..recorded.grouping import write_occurrences
-
-        print(write_occurrences())
-    else:
-        print(*write_from_reports(map(Path, sys.argv[1:])), sep="\n")
+    print(*write_from_reports(map(Path, sys.argv[1:])), sep="\n")

@@ -22,8 +22,8 @@ from dualdnn.api.files import write
 
 from ..programs.libraries import library
 from ..progress import Bar
+from . import DEFAULT_SECONDS
 from .drawn_calls import LONGEST, STRIDE
-from .options import DEFAULT_SECONDS
 
 SEQUENCE = 5000  # calls of one sequence
 GROWTH = 64  # MiB by which a process may grow after a fifth of its calls

@@ -20,10 +20,9 @@ from ..domains import DOMAINS, PROFILES
 from ..progress import Bar
 from ..solvers import unknown_solvers
 from ..subjects import open_subject
-from . import picture, pool
+from . import DEFAULT_SECONDS, DEFAULT_SUBJECTS, picture, pool
 from .entries import Entry, entry_of, parse_entry
 from .judging import Finding, Judge, Key
-from .options import DEFAULT_SECONDS, DEFAULT_SUBJECTS
 
 
 @dataclass

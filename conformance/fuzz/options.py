@@ -8,9 +8,7 @@ from pathlib import Path
 
 from ..solvers import ALL
 from ..subjects import SPELLINGS
-
-DEFAULT_SUBJECTS = ("reference", "accelerated")
-DEFAULT_SECONDS = 60.0
+from . import DEFAULT_SECONDS, DEFAULT_SUBJECTS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

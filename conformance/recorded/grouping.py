@@ -187,3 +187,7 @@ def write_occurrences() -> str:
             if difference := explanation_of(finding):
                 failures.append((difference.id, seen_in(finding), key_of(finding, calls)))
     return str(write(PACKAGED, False, (recording.name for recording in recordings_of("recorded")), failures))
+
+
+if __name__ == "__main__":
+    print(write_occurrences())
