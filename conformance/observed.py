@@ -262,6 +262,13 @@ class Observer(Border):
         self.objects.forget()
         self.kept.clear()
 
+    def bytes_of(self, operation: Operation, name: str, address: int) -> int | None:
+        """Return how many bytes of an operand can be read, or None if nobody knows."""
+        known, nbytes = self.memory.available(address), operation.nbytes(name)
+        if known is not None:
+            return min(known, nbytes)
+        return nbytes if operation.memory_requirements()[name].nbytes >= nbytes else None
+
     def stream_of(self, handle: int) -> int:
         """Return the stream of a handle, as the library knows it."""
         stream = ctypes.c_uint64()
@@ -394,8 +401,11 @@ class Observed:
 
     def _foreign(self, c: tuple[Any, ...], arguments: list[Any], ours: Any, asked: Any) -> int:
         """Make the call, and record it if wanted."""
-        observer = self.observer
-        if observer.recorder is None or self.function.name in NOT_RECORDED:
+        observer, recorder = self.observer, self.observer.recorder
+        if recorder is not None and self.function.name not in functions():  # Records hold calls of the document alone.
+            recorder.forget(arguments)
+            recorder = None
+        if recorder is None or self.function.name in NOT_RECORDED:
             began = time.monotonic()
             self.answer = int(self.foreign(*c))
             self.seconds = time.monotonic() - began
@@ -409,15 +419,16 @@ class Observed:
                 raise error
             return ours
 
-        sizes = {} if asked is None else {o.address: asked[0].nbytes(n) for n, o in asked[1].items() if o is not None}
+        operands = () if asked is None else asked[1].items()
+        sizes = {o.address: observer.bytes_of(asked[0], name, o.address) for name, o in operands if o is not None}
         given = [
             Seen(observer.memory, value, sizes[value])
-            if parameter.memory == "device" and type(value) is int and value in sizes
+            if parameter.memory == "device" and type(value) is int and sizes.get(value) is not None
             else value
             for parameter, value in zip(self.function.arguments, arguments, strict=True)
         ]
         with contextlib.suppress(CudnnError):  # The answer contains the error too.
-            observer.recorder._call(self.function.name, perform, *given)
+            recorder.call(self.function.name, perform, *given)
         assert self.answer is not None
         return self.answer
 
@@ -546,7 +557,8 @@ class Look:
     def _judge_whole(self) -> None:
         """Judge every element, of the whole batch or of some entries."""
         before = self.entries.before if self.entries else self.before
-        kept = {name: self._kept(name)[1] for name in self._private(self.operation.inputs) if name not in before}
+        needed = [name for name in self._private(self.operation.inputs) if self.operation.nbytes(name)]
+        kept = {name: self._kept(name)[1] for name in needed if name not in before}
         if self.entries:
             verdict, chosen = self.entries.finish(kept), self.entries.chosen
         else:
@@ -562,14 +574,14 @@ class Look:
 
     def _seen(self) -> dict[str, tuple[int, int]]:
         """Return the address and the bytes of each operand whose contents are examined."""
-        found, required = {}, self.operation.memory_requirements()
+        found = {}
         for name, operand in self.operands.items():
             if operand is None or not self._is_seen(name):
                 continue
-            known, nbytes = self.observer.memory.available(operand.address), self.operation.nbytes(name)
-            if known is None and required[name].nbytes < nbytes:
+            size = self.observer.bytes_of(self.operation, name, operand.address)
+            if size is None:
                 raise NotJudged(f"nobody knows how much memory {name} has")
-            found[name] = operand.address, nbytes if known is None else min(known, nbytes)
+            found[name] = operand.address, size
         return found
 
     def _contents(self) -> dict[str, Array]:

@@ -204,7 +204,7 @@ class Loss:
         for n in range(o.sequences):
             length, times = int(self.label_lengths[n]), int(self.input_lengths[n])
             counted = min(max(length, 0), o.max_labels)
-            labels = self.labels[start : start + counted]
+            labels = self.labels[start : start + counted].astype(np.int64)
             start += counted
             repeated = int((labels[1:] == labels[:-1]).sum())
             possible = (
@@ -267,7 +267,10 @@ def ctc_loss_v8(
     input_lengths: Array,
     gradients: Array | None,
 ) -> dict[str, Exact]:
-    """Compute the loss of labels in device memory. There are as many as the memory holds, and none has been checked."""
-    listed = labels[: labels.nbytes // 4 * 4].view(np.int32).astype(np.int64)
+    """Compute the loss of labels in device memory, which nobody has checked.
+
+    The lengths say how many labels are read: a caller's memory may hold no more than these.
+    """
+    listed = labels[: labels.nbytes // 4 * 4].view(np.int32)
     lengths = (each.astype(np.int64) for each in (label_lengths, input_lengths))
     return Loss(operation, probs, listed, *lengths).results(gradients)

@@ -234,19 +234,29 @@ def test_ctc_loss_descriptors_from_c(library, tmp_path):
 
 
 def test_ctc_loss_from_c(library, tmp_path):
-    """Other arguments give the lengths of lists, labels may be in device memory, and gradients may be NULL."""
+    """Other arguments give the lengths of lists, labels may be in device memory, and gradients may be NULL.
+
+    Behind the last label nothing may be read.
+    """
     text = """
+    #define _GNU_SOURCE
     #include <cudnn.h>
     #include <math.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    enum { PAGE = 4096 };
     int main(void) {
         cudnnHandle_t handle;
         cudnnTensorDescriptor_t probs, gradient;
         cudnnCTCLossDescriptor_t loss;
-        int dims[] = {3, 2, 3}, strides[] = {6, 3, 1}, labels[] = {1, 2, 2}, counts[] = {2, 1}, times[] = {3, 2};
-        int beyond[] = {3, 4};
+        int dims[] = {3, 2, 3}, strides[] = {6, 3, 1}, listed[] = {1, 2, 2}, counts[] = {2, 1}, times[] = {3, 2};
+        int beyond[] = {3, 4}, *labels;
         float p[18], costs[2] = {-1, -1}, again[2] = {-1, -1}, gradients[18];
         size_t size = 0, size_8 = 0;
         char workspace[4096];
+        char *pages = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mprotect(pages + PAGE, PAGE, PROT_NONE)) return 16;
+        labels = memcpy(pages + PAGE - sizeof listed, listed, sizeof listed);
         for (int i = 0; i < 18; i++) p[i] = 1.0f / 3;
         if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&probs) || cudnnCreateTensorDescriptor(&gradient)) return 1;
         if (cudnnCreateCTCLossDescriptor(&loss) || cudnnSetTensorNdDescriptor(probs, CUDNN_DATA_FLOAT, 3, dims, strides)) return 2;

@@ -39,13 +39,19 @@ class Recorder:
         function = getattr(self._cudnn, name)
         if name not in functions() or name in NOT_RECORDED:
             return function
-        return functools.partial(self._call, name, function)
+        return functools.partial(self.call, name, function)
 
     @property
     def records(self) -> list[Record]:
         return list(self._records.values())
 
-    def _call(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def forget(self, arguments: Iterable[Any]) -> None:
+        """Forget how descriptors were set, because a call changed them that no record can hold."""
+        for value in arguments:
+            self._filled.pop(id(value), None)
+
+    def call(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Make a documented call and record it. Raises CudnnError as the call does."""
         parameters = functions()[name].arguments
         given = dict(zip((p.name for p in parameters), args, strict=False)) | kwargs
         if len(args) + len(kwargs) != len(parameters) or len(given) != len(parameters):

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from dualdnn.conformance.recorded import load_recording
+
 HERE = Path(__file__).parent
 
 
@@ -27,3 +30,33 @@ def test_each_call_succeeds_and_is_judged_and_repeats_its_bytes(built_library):
         **{f"SpatialTf{part}{way}": 1 for part in ("GridGenerator", "Sampler") for way in ("Forward", "Backward")},
     }
     assert said["calls"] == 832 and len(set(said["digests"])) == 1, said
+
+
+@pytest.mark.long
+def test_each_call_is_judged_when_it_is_observed(built_library, tmp_path):
+    """All that is left out are random numbers, what depends on them, and labels of unknown length. Recording changes nothing."""
+    library, recording = built_library(9), tmp_path / "calls.npz"
+    environment = {**os.environ, "DUALDNN_RECORD": str(recording), "OPENBLAS_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "dualdnn.conformance",
+        "observe",
+        "--library",
+        str(library),
+        "--out",
+        str(tmp_path),
+    ]
+    program = [sys.executable, str(HERE / "runner.py"), "libcudnn.so.9", "once"]
+    ran = subprocess.run([*command, "--", *program], env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    summary = (tmp_path / "summary.txt").read_text()
+    assert "32 judged, 0 wrong, 0 other statuses, 0 other results" in summary, summary
+    left = {line.strip() for line in summary.splitlines() if "not judged" in line}
+    assert left == {
+        "not judged: cudnnRNNForward: its random numbers are the library's own (1 calls)",
+        "not judged: cudnnRNNBackwardData_v8: reserveSpace was not made by an observed call (1 calls)",
+        "not judged: cudnnRNNBackwardWeights_v8: reserveSpace was not made by an observed call (1 calls)",
+        "not judged: cudnnCTCLoss_v8: nobody knows how much memory labels has (1 calls)",
+    }
+    assert {record.status for record in load_recording(recording).records} == {0}
