@@ -388,7 +388,10 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
         ("cudnnActivationForward/c03", ("alpha", "beta")),
         ("cudnnCTCLossDescriptor_t/c01", ("cudnnCreateCTCLossDescriptor", "cudnnDestroyCTCLossDescriptor")),
         ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c05", ("attributeType", "elementCount")),
-        ("cudnnConvolutionForward/c27", ("refused", "accepted", "PSEUDO_HALF_CONFIG", "FLOAT_CONFIG")),
+        (
+            "cudnnConvolutionForward/c27",
+            ("refused", "accepted", "PSEUDO_HALF_CONFIG", "FLOAT_CONFIG", "dilation 1", "stride 1", "padded input", "padding"),
+        ),
         ("cudnnOpTensor/c03", tuple(member.name for member in ENUMERATIONS["cudnnOpTensorOp_t"])),
         ("cudnnRNNForwardTraining/c19", ("cx",)),  # cxDesc describes it.
         ("cudnnPoolingBackward/c13", ("y", "dy", "x", "dx")),

@@ -19,6 +19,7 @@ MATTERS = {
     "layout": (r"[Ll]ayout\b", r"layout"),
     "rank": (r"\b\d-?D\b|\d-dimensional|\b[Rr]ank\b|nbDims|\+\d dimensions", r"has \d+ dimensions|nbDims|numbers differ"),
     "bytes": (r"\bbytes?\b|[Ss]izes?InBytes|Size\b|\bsizes?\b|[Ww]orkspace", r"\bbytes\b|SizeInBytes|Size\b"),
+    "alignment": (r"\baligned\b", r"\bis at 0x|\baligned\b"),
     "scale": (r"\balpha\b|\bbeta\b", r"\balpha\b|\bbeta\b"),
     "order": (r"sorted|descending", r"in the order"),
     "lengths": (r"seqLengthArray|maxSeqLength|lengths?\b", r"lengths|Length"),
@@ -36,6 +37,8 @@ PROPERTIES = {
     **{name: {name} for name in (*SIZES, "strides", "type", "layout", "lengths", "batch", "vector")},
     **{f"stride {i}": {f"stride {i}"} for i in range(6)},
     "dimensions": {*SIZES, "rank"},
+    "NULL": {"NULL"},
+    "alignment": {"alignment"},
 }
 # A refusal for one of these says nothing on a sentence that does not name it.
 NARROW = {"NULL", "contents", "bytes", "scale"}
@@ -65,8 +68,10 @@ def is_of_matter(text: str, message: str) -> bool:
 def is_of_parameter(clause: str, point: str, message: str) -> bool:
     """Return whether a refusal names a parameter, or its descriptor if the clause does not tell them apart.
 
-    A property that tensors share may stand in place of a parameter.
+    A property that tensors share may stand in place of a parameter, or behind it.
     """
+    if ", " in point:
+        return all(is_of_parameter(clause, part, message) for part in point.split(", "))
     if point in PROPERTIES:
         found = of_refusal(message)
         return bool(found & PROPERTIES[point]) and (point[-1:].isalpha() or len({*SIZES, "rank"} & found) < 2)

@@ -13,6 +13,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 
 from .parts import configurations_of, known, parts_of
 from .statements import accesses_of, sorts_of
+from .wording import Declared, of_row, worded
 
 # These breaks of a clause do not follow from the names in its text; each is of a matter of its own.
 DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
@@ -114,14 +115,14 @@ def matters_of(clause: Any) -> tuple[str, ...]:
         return ("",)
     if len(declared := DECLARED.get(clause.id, ())) > 0:
         return (
-            tuple(one.get("point") or (one.get("only") or [one["how"]])[0] for one in declared)
+            tuple(dict.fromkeys(map(_matter_of, declared)))
             if len(declared) > 1
             else ("",)
         )
     if is_counted(clause):
         return (*(FLOATS if FLOATS[1] in clause.text else COUNTED[:1]), COUNTED[1])
     if algorithms_of(clause):
-        return (*LIMITED, *configurations_of(clause))
+        return (*LIMITED, *configurations_of(clause), *dict.fromkeys(one["matter"] for one in in_words(clause)))
     if ROW.search(clause.text):
         return ("",)
     if COUNTERPART.search(clause.text) and returned(clause.function) < parameters(clause.function):
@@ -144,8 +145,21 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     found += [*sorts_of(clause), *accesses_of(clause)]
     if other := OR_NULL.search(clause.text):
         found += ["taken", other[1]]
+    found += [one["matter"] for one in in_words(clause)]
     whole = ("",) if not found or allows(clause) else ()
     return tuple(dict.fromkeys([*whole, *found]))
+
+
+def in_words(clause: Any) -> tuple[Declared, ...]:
+    """Return the breaks of the matters that a sentence has in words."""
+    algorithms = algorithms_of(clause)
+    return tuple(of_row(clause, algorithms)) if algorithms else worded(clause)
+
+
+def _matter_of(declared: Declared) -> str:
+    """Return the matter of a declared break: the one that it names, or else what it breaks."""
+    name: str = declared.get("matter") or declared.get("point") or (declared.get("only") or [declared["how"]])[0]
+    return name
 
 
 def _is_part(name: str, names: list[str]) -> bool:

@@ -23,6 +23,7 @@ from .matters import (
     PROMISES,
     algorithms_of,
     allows,
+    in_words,
     is_counted,
     is_silent,
     matters_of,
@@ -136,6 +137,7 @@ class Break:
     not made; empty for all refusals.
 
     step: how an enumerator is replaced: 1 by the next, -1 by the previous, 0 by the first that the call accepts.
+    matter: the only matter that the break shows; empty if what it breaks tells.
     """
 
     how: str
@@ -146,6 +148,7 @@ class Break:
     kind: str = ""
     clause: str = ""
     step: int = 0
+    matter: str = ""
 
     def __str__(self) -> str:
         where = ".".join(filter(None, (self.function, self.point or self.type)))
@@ -153,6 +156,8 @@ class Break:
 
     def shows(self, matter: str) -> bool:
         """Return whether the break is of one matter of its sentence; an empty name stands for all of it."""
+        if self.matter:
+            return matter == self.matter
         sort, access = sort_of(self.how), f"{self.how} {self.point}"
         field = self.kind if self.how == "field" else ""
         return matter in ("", self.how, self.point, self.function, *self.only, sort, access, field)
@@ -169,7 +174,7 @@ def breaks_of(clause: Any) -> tuple[Break, ...]:
     """Return the breaks of a clause, declared ones or else those that follow from its text, the most specific first."""
     if clause.id in DECLARED:
         return tuple(Break(**{**one, "only": tuple(one.get("only", ()))}) for one in DECLARED[clause.id])
-    return tuple(
+    return tuple(Break(**one) for one in in_words(clause)) + tuple(
         replace(broken, clause=clause.id) if broken.how == "accepted" else _of_preset(clause, broken)
         for broken in _in_place(clause)
         if (not _refuses(clause) or broken.how in REFUSALS)

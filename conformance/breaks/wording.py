@@ -1,0 +1,125 @@
+"""Tell the matters that a sentence has in words, each with a break: dimensions, bounds, steps, limits of a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from dualdnn.api.document import functions
+
+from .demands import DIMENSION
+
+Declared = dict[str, Any]  # fields of a break; its matter is always named
+ORDINALS = {word: f"dimension {i}" for i, word in DIMENSION.items()}
+PIECE = re.compile(r"[,;] (?:and )?")
+DEMANDED_DIMENSION = re.compile(r"(first|second|third|fourth) (?:dimension )?equals\b")
+ALIGNED = re.compile(r"^(CUDNN_FUSED_\w+): .*must be non-NULL and at least .* aligned")
+INITIALISED = re.compile(
+    r"\b(?:must be|is to be|must have been) (?:initiali[sz]ed|set) (?:by|with)\b(.*)"
+)  # by functions
+HELD = re.compile(r"^(\w+) holds exactly the data given to \w+\(\), and is NULL if")
+OF_WEIGHTS = re.compile(r"^(\w+Desc) is an already initiali[sz]ed filter descriptor .*\b(?:at|by) (w|dw)\.$")
+BY_MODE = re.compile(r"\bits dimensions depend on mode\b")
+STEP = re.compile(
+    r"^Step \w+: set (CUDNN_ATTR_\w+) .*\b(CUDNN_TYPE_\w+), (\d|one value per spatial dimension)\b"
+)  # of a use case
+SPATIAL = "3"  # spatial dimensions of the use case
+OPAQUE = ("CUDNN_TYPE_BACKEND_DESCRIPTOR", "CUDNN_TYPE_HANDLE", "CUDNN_TYPE_VOID_PTR")  # types without other values
+SETTER = "cudnnBackendSetAttribute"
+# A row of the tables of convolutions permits these. Calls with them have such descriptors.
+PERMITTED = {
+    "dilation": (r"dilations? (?:> 0|greater than 0)", r"dilation=\((?:\d+, )*[2-9]"),
+    "groups": (r"group(?:s| count) (?:> 0|greater than 0)", r"group_count=[2-9]"),
+}
+# It demands these. The refusal of a call names the first demand that is not met.
+LIMITS = {
+    "dilation 1": (r"\bdilation 1\b", "needs dilation"),
+    "stride 1": (r"\bstrides? 1\b", "needs stride"),
+    "padded input": (r"\+ ?2\*pad_h <= 256", "needs input sizes"),
+    "filter size": (r"\bfilter (?:3x3|\(3,3\))", "needs a filter of"),
+    "tiled filter": (r"<= 32\b|<= 16\b", "needs filter sizes of"),
+    "padding": (r"\bfilter(?:_h| height) > pad", "needs filter sizes greater"),
+    "input channels": (r"input and output channel counts multiples", "needs input channels"),
+    "output channels": (r"input and output channel counts multiples", "needs output channels"),
+}
+EVERY_FORMAT = re.compile(
+    r"(xDesc and yDesc|dxDesc|first (?:tensor )?column(?: \(\w+ dyDesc\)| \(dyDesc\))?)[^;]*? (?:any format|all(?: formats)?) (?:except|but)"
+)
+
+
+@cache
+def worded(clause: Any) -> tuple[Declared, ...]:
+    """Return the breaks of matters that a sentence has in words; nothing for most sentences."""
+    found = (*_of_dimensions(clause), *_of_pointers(clause), *_of_objects(clause), *_of_step(clause))
+    return tuple({"function": clause.function, "clause": clause.id, **one} for one in found)
+
+
+def _of_dimensions(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of each dimension, and of the packing, that a sentence demands of one descriptor."""
+    name, _, said = clause.text.partition(": ")
+    pieces = PIECE.split(said.rstrip(".")) if clause.kind == "shape" else []
+    named = [ORDINALS[found[1]] for piece in pieces if (found := DEMANDED_DIMENSION.match(piece))]
+    named += ["strides" for piece in pieces if piece == "fully packed"]
+    yield from (
+        {"how": "accepted", "point": f"{name}, {what}", "matter": what, "clause": ""} for what in named if len(named) > 1
+    )
+    if BY_MODE.search(clause.text):
+        yield {"how": "argument", "point": "mode", "kind": "shape", "matter": "mode"}
+
+
+def _of_pointers(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of what a sentence says of NULL, of alignment, and of the memory beside its descriptor."""
+    if found := ALIGNED.search(clause.text):
+        for what in ("NULL", "alignment"):
+            yield {
+                "how": "accepted", "function": "cudnnFusedOpsExecute", "point": what, "only": (found[1],), "matter": what,
+            }  # fmt: skip
+    if found := HELD.search(clause.text):
+        yield {"how": "unread", "point": found[1], "matter": "contents"}
+        yield {"how": "NULL refused", "point": found[1], "matter": "NULL"}
+    if found := OF_WEIGHTS.search(clause.text):
+        yield {"how": "accepted", "point": found[1], "matter": found[1]}
+        yield {"how": "unread" if found[2] == "w" else "unwritten", "point": found[2], "matter": found[2]}
+
+
+def _of_objects(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of each function that initialises an object, and of the demand that one of them does."""
+    found = INITIALISED.search(clause.text)
+    setters = [name for name in re.findall(r"cudnn\w+", found[1]) if name in functions()] if found else []
+    yield from ({"how": "nothing", "function": name, "matter": name} for name in setters)
+    if setters:
+        own = clause.function if clause.function in functions() and "Create" not in clause.function else ""
+        yield {"how": "accepted", "function": own, "matter": "demand"}
+
+
+def _of_step(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of the type, the number and the values of the elements that a step of a use case sets."""
+    found = STEP.search(clause.text)
+    if found is None:
+        return
+    label, kind, count = found.groups()
+    number = count if count.isdigit() else SPATIAL
+    yield {"how": "nothing", "function": SETTER, "only": (label,), "matter": label}
+    yield {"how": "refused", "function": SETTER, "only": (label, kind), "matter": kind}
+    yield {"how": "refused", "function": SETTER, "only": (label, kind, number), "matter": "number"}
+    if kind not in OPAQUE:
+        yield {"how": "argument", "function": SETTER, "point": "arrayOfElements", "only": (label,), "matter": "values"}
+
+
+def of_row(clause: Any, algorithms: tuple[str, ...]) -> Iterator[Declared]:
+    """Yield breaks of the formats, dilations, groups and limits in a row of a table of convolutions."""
+    text, base = clause.text, {"function": clause.function}
+    tensors = {"f": ("dyDesc",), "d": ("dxDesc",), "x": ("xDesc", "yDesc")}
+    formats = [name for found in EVERY_FORMAT.finditer(text) for name in tensors[found[1][0]]]
+    for algorithm in algorithms:
+        for what, (words, held) in PERMITTED.items():
+            if re.search(words, text):
+                yield {**base, "how": "refused", "only": (algorithm, held), "matter": what}
+        for name in formats:
+            yield {**base, "how": "layout refused", "point": name, "only": (algorithm,), "matter": f"{name} in any format"}
+        for what, (words, said) in LIMITS.items():
+            if re.search(words, text):
+                yield {**base, "how": "accepted", "point": said, "only": (algorithm,), "matter": what}
+
