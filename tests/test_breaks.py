@@ -390,7 +390,16 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
         ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c05", ("attributeType", "elementCount")),
         (
             "cudnnConvolutionForward/c27",
-            ("refused", "accepted", "PSEUDO_HALF_CONFIG", "FLOAT_CONFIG", "dilation 1", "stride 1", "padded input", "padding"),
+            (
+                "refused",
+                "accepted",
+                "PSEUDO_HALF_CONFIG",
+                "FLOAT_CONFIG",
+                "dilation 1",
+                "stride 1",
+                "padded input",
+                "padding",
+            ),
         ),
         ("cudnnOpTensor/c03", tuple(member.name for member in ENUMERATIONS["cudnnOpTensorOp_t"])),
         ("cudnnRNNForwardTraining/c19", ("cx",)),  # cxDesc describes it.

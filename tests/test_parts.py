@@ -38,6 +38,16 @@ NCHW = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
         ("CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR/c01", ("CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE", "CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE")),
         ("cudnnFusedOpsConstParamLabel_t/c027", ("shape", "layout", "dtype")),
         ("cudnnSetTensorTransformDescriptor/c17", ("",)),  # It names what a value is not.
+        ("cudnnFindRNNForwardInferenceAlgorithmEx/c24", ("dimension 1", "dimension 2", "strides")),
+        ("cudnnFusedOpsVariantParamLabel_t/c120", ("NULL", "alignment")),
+        ("cudnnRNNBackwardDataEx/c28", ("contents", "NULL")),
+        ("cudnnRNNForwardTraining/c26", ("wDesc", "w")),
+        ("cudnnGetNormalizationBackwardWorkspaceSize/c10", ("mode",)),
+        ("cudnnFilterDescriptor_t/c02", ("cudnnSetFilter4dDescriptor", "cudnnSetFilterNdDescriptor", "demand")),
+        (
+            "usecase_9.3.1_operation_graph_grouped_convolution/c20",
+            ("CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS", "CUDNN_TYPE_INT64", "number", "values"),
+        ),
     ],
 )  # fmt: skip
 def test_a_sentence_has_the_parts_that_it_names(clause, parts):
@@ -109,6 +119,20 @@ def test_a_break_of_a_field_leaves_the_others_alone(border, kind, other):
 def test_a_refusal_concerns_the_dimension_in_which_tensors_differ(point, named):
     message = f"dyDesc is {TensorSpec.packed(FLOAT, (2, 3, 4))}, yDesc[0] is {TensorSpec.packed(FLOAT, (2, 5, 4))}"
     assert is_of_parameter("", point, message) == named
+
+
+def test_a_refusal_names_a_parameter_and_the_property():
+    due, found = (TensorSpec.packed(FLOAT, dims) for dims in ((2, 3, 4), (2, 3, 5)))
+    message = f"cyDesc is {found}, {due} is due"
+    points = ("cyDesc, dimension 2", "cyDesc, dimension 1", "hyDesc, dimension 2")
+    assert [is_of_parameter("", point, message) for point in points] == [True, False, False]
+
+
+@pytest.mark.parametrize("matter", ["dilation", "groups", "dxDesc in any format"])
+def test_a_row_has_a_break_of_each_thing_that_it_permits(matter):
+    clause = scope.clauses()["cudnnConvolutionBackwardData/c11"]
+    (broken,) = (one for one in breaks_of(clause) if one.shows(matter))
+    assert broken.only[0] == "CUDNN_CONVOLUTION_BWD_DATA_ALGO_0" and not broken.shows("refused")
 
 
 def test_a_refusal_names_the_strides_that_differ():

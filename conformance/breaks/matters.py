@@ -114,11 +114,7 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     if clause.status and clause.status.endswith("STATUS_SUCCESS"):
         return ("",)
     if len(declared := DECLARED.get(clause.id, ())) > 0:
-        return (
-            tuple(dict.fromkeys(map(_matter_of, declared)))
-            if len(declared) > 1
-            else ("",)
-        )
+        return tuple(dict.fromkeys(map(_matter_of, declared))) if len(declared) > 1 else ("",)
     if is_counted(clause):
         return (*(FLOATS if FLOATS[1] in clause.text else COUNTED[:1]), COUNTED[1])
     if algorithms_of(clause):

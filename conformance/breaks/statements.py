@@ -26,10 +26,10 @@ BOUNDARY = re.compile(
 )
 ASIDE = re.compile(r" ?\((?!\))[^()]*\)")  # what stands in parentheses is a remark
 REMARK = re.compile(
-    r"\b(?:see doubts|placeholder|no formula|printed|the text|by convention|e\.g\.|cannot exist|historical|takes no arguments|names imply|absent|Contradicts|blank|for backward compatibility|equivalent notation|in this version|the type itself|a (?:GPU|device) buffer|user-allocated|the caller has to|in the latter case|not returned|strides are (?:unsupported|not supported)|same descriptor kind)\b"
+    r"\b(?:see doubts|placeholder|no formula|printed|the text|by convention|e\.g\.|cannot exist|historical|was unused before|takes no arguments|names imply|absent|Contradicts|blank|for backward compatibility|equivalent notation|in this version|the type itself|a (?:GPU|device) buffer|user-allocated|the caller has to|in the latter case|not returned|strides are (?:unsupported|not supported)|same descriptor kind)\b"
 )
 DEMANDS = re.compile(
-    r"\b(?:must|has to|have to|should(?! be (?:passed|the one))|cannot|may not|requires?|only (?:both|together)|not (?:both|allowed|supported|implemented)|no other \w+(?: \w+){0,3} is (?:supported|enabled)|the only supported|unsupported|no strides|restricted to|at most|less than or equal|never larger|not larger|not grow|support neither|forbidden|rejected|not be NULL|is to be|are not\.)(?!\w)"
+    r"\b(?:must|has to|have to|should(?! be (?:passed|the one))|cannot|may not|requires?|only (?:both|together)|not (?:both|allowed|supported|implemented)|no other \w+(?: \w+){0,3} is (?:supported|enabled)|the only supported|unsupported|no strides|restricted to|(?<!runs )at most|less than or equal|never larger|not larger|not grow|support neither|forbidden|rejected|not be NULL|is to be|are not\.)(?!\w)"
 )
 PERMITS = re.compile(
     r"\b(?:may(?! not)(?: \w+)? (?:be(?! faster| changed| shorter)|have|differ|use|lie|come)|can be|NULL is allowed|optional(?! value)(?:ly)?|permitted|any or all|not needed(?! for)|unused(?! dim)|reserved|accepts every|dimensions are supported)\b"

@@ -63,7 +63,9 @@ def _of_dimensions(clause: Any) -> Iterator[Declared]:
     named = [ORDINALS[found[1]] for piece in pieces if (found := DEMANDED_DIMENSION.match(piece))]
     named += ["strides" for piece in pieces if piece == "fully packed"]
     yield from (
-        {"how": "accepted", "point": f"{name}, {what}", "matter": what, "clause": ""} for what in named if len(named) > 1
+        {"how": "accepted", "point": f"{name}, {what}", "matter": what, "clause": ""}
+        for what in named
+        if len(named) > 1
     )
     if BY_MODE.search(clause.text):
         yield {"how": "argument", "point": "mode", "kind": "shape", "matter": "mode"}
@@ -118,8 +120,13 @@ def of_row(clause: Any, algorithms: tuple[str, ...]) -> Iterator[Declared]:
             if re.search(words, text):
                 yield {**base, "how": "refused", "only": (algorithm, held), "matter": what}
         for name in formats:
-            yield {**base, "how": "layout refused", "point": name, "only": (algorithm,), "matter": f"{name} in any format"}
+            yield {
+                **base,
+                "how": "layout refused",
+                "point": name,
+                "only": (algorithm,),
+                "matter": f"{name} in any format",
+            }
         for what, (words, said) in LIMITS.items():
             if re.search(words, text):
                 yield {**base, "how": "accepted", "point": said, "only": (algorithm,), "matter": what}
-

@@ -46,7 +46,8 @@ def test_4d(cudnn, fresh, data_type, tensor_format):
     assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 5 * 3 * 2 * 7 * SCALARS[data_type]
 
 
-@shows("cudnnSetFilterNdDescriptor/c01 c02 c10 c11", "cudnnGetFilterNdDescriptor/c01-c06 c08", "cudnnGetFilterSizeInBytes/c01")  # fmt: skip
+@shows("cudnnSetFilterNdDescriptor/c01 c02 c10 c11", "cudnnGetFilterNdDescriptor/c01-c06 c08", "cudnnGetFilterSizeInBytes/c01",
+       "cudnnFilterDescriptor_t/c02")  # fmt: skip
 @pytest.mark.parametrize("rank", range(3, 9))
 @pytest.mark.parametrize("tensor_format", FORMATS, ids=by_name)
 def test_nd(cudnn, fresh, tensor_format, rank):

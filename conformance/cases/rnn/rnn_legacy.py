@@ -97,7 +97,7 @@ def test_padded_sequences(judged, layout):
 
 
 @shows(f"{INFERENCE}/c17 c23 c35 c41", f"{TRAINING}/c18 c25 c36 c43", f"{DATA}/c20 c26 c33 c40 c49 c55", f"{WEIGHTS}/c15",
-       f"{EX[0]}/c15 c21 c28 c30", f"{EX[1]}/c15 c22 c29 c31", f"{EX[2]}/c18 c24 c27 c30 c35 c37", f"{EX[3]}/c10")  # fmt: skip
+       f"{EX[0]}/c15 c21 c28 c30", f"{EX[1]}/c15 c22 c29 c31", f"{EX[2]}/c18 c24 c27 c28 c30 c31 c35 c37", f"{EX[3]}/c10 c11")  # fmt: skip
 @pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
 def test_states_that_are_null(judged, extended):
     for null in (("hx", "cy", "dhx", "dcy"), ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")):
