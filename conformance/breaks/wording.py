@@ -16,24 +16,22 @@ ORDINALS = {word: f"dimension {i}" for i, word in DIMENSION.items()}
 PIECE = re.compile(r"[,;] (?:and )?")
 DEMANDED_DIMENSION = re.compile(r"(first|second|third|fourth) (?:dimension )?equals\b")
 ALIGNED = re.compile(r"^(CUDNN_FUSED_\w+): .*must be non-NULL and at least .* aligned")
-INITIALISED = re.compile(
-    r"\b(?:must be|is to be|must have been) (?:initiali[sz]ed|set) (?:by|with)\b(.*)"
-)  # by functions
+# One of the functions behind these words must initialise an object.
+INITIALISED = re.compile(r"\b(?:must be|is to be|must have been) (?:initiali[sz]ed|set) (?:by|with)\b(.*)")
 HELD = re.compile(r"^(\w+) holds exactly the data given to \w+\(\), and is NULL if")
 OF_WEIGHTS = re.compile(r"^(\w+Desc) is an already initiali[sz]ed filter descriptor .*\b(?:at|by) (w|dw)\.$")
 BY_MODE = re.compile(r"\bits dimensions depend on mode\b")
-STEP = re.compile(
-    r"^Step \w+: set (CUDNN_ATTR_\w+) .*\b(CUDNN_TYPE_\w+), (\d|one value per spatial dimension)\b"
-)  # of a use case
+# A step of a use case sets such an attribute.
+STEP = re.compile(r"^Step \w+: set (CUDNN_ATTR_\w+) .*\b(CUDNN_TYPE_\w+), (\d|one value per spatial dimension)\b")
 SPATIAL = "3"  # spatial dimensions of the use case
 OPAQUE = ("CUDNN_TYPE_BACKEND_DESCRIPTOR", "CUDNN_TYPE_HANDLE", "CUDNN_TYPE_VOID_PTR")  # types without other values
 SETTER = "cudnnBackendSetAttribute"
-# A row of the tables of convolutions permits these. Calls with them have such descriptors.
+# A row of the tables of convolutions may permit these: words of the row, and what a descriptor in such a call holds.
 PERMITTED = {
     "dilation": (r"dilations? (?:> 0|greater than 0)", r"dilation=\((?:\d+, )*[2-9]"),
     "groups": (r"group(?:s| count) (?:> 0|greater than 0)", r"group_count=[2-9]"),
 }
-# It demands these. The refusal of a call names the first demand that is not met.
+# It may demand these: words of the row, and how the message of a refusal names the demand.
 LIMITS = {
     "dilation 1": (r"\bdilation 1\b", "needs dilation"),
     "stride 1": (r"\bstrides? 1\b", "needs stride"),
