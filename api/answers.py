@@ -9,9 +9,11 @@ state, or change state outside their arguments. The C library's memo (``abi/memo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import lru_cache
+from struct import Struct
 from typing import Any
 
-from . import releases
+from . import api_log, releases
 from .descriptors import DESCRIPTORS, Descriptor
 from .document import Function, Parameter
 from .enumerations import ENUMERATIONS
@@ -54,6 +56,15 @@ FLOATS = ("float", "double")
 PLAIN = frozenset({bool, float, int, *ENUMERATIONS.values()})  # These types are immutable.
 
 
+@lru_cache(maxsize=64)
+def _packer(count: int) -> Callable[..., bytes]:
+    return Struct(f"{count}q").pack
+
+
+# PACK maps a type to what packs the integers of an array for a key. Other sequences may be mutable or endless.
+PACK = {list: _packer, tuple: _packer}
+
+
 def depends_on_more(name: str) -> bool:
     """Return whether a function is declared to depend on more than its arguments."""
     return name in NEVER or name.startswith(tuple(BEGINNINGS_NEVER))
@@ -69,36 +80,45 @@ def is_replaced_by(name: str, parameter: Parameter) -> bool:
     )
 
 
-def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:
-    """Return a caching version of a host-side function, or ``anew`` itself if its answers depend on more than argument
-    values.
+def _states(function: Function) -> list[int]:
+    """Return the indices of the descriptors whose state a key can hold."""
+    values = VALUES | (QUERIED if function.name.startswith("cudnnGet") else set())
+    return [i for i, p in enumerate(function.arguments) if p.base_type in values and not p.is_pointer]
+
+
+def is_repeated(function: Function) -> bool:
+    """Return whether the answers of a host-side function depend on nothing but the values of its arguments."""
+    parameters, states = function.arguments, _states(function)
+    rest = [p for i, p in enumerate(parameters) if i not in states and (i or p.base_type != HANDLE)]
+    known = all(p.base_type in ((*INTEGERS,) if p.is_pointer else (*ENUMERATIONS, *INTEGERS, *FLOATS)) for p in rest)
+    makes = any(p.base_type in (HANDLE, *DESCRIPTORS) for p in function.parameters if p.is_returned)
+    is_asked = bool(states or rest) and not function.name.startswith("cudnnDestroy")
+    return known and is_asked and not makes and not depends_on_more(function.name)
+
+
+def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a caching version of a host-side function, or ``anew`` itself if it is not repeated.
 
     A cached answer holds the result and the new values of the descriptors that the call changes. Errors are not cached.
 
-    anew: computes the answer from the tuple of arguments.
+    anew: logs a call and computes its answer.
     """
     parameters = function.arguments
     has_handle = bool(parameters) and parameters[0].base_type == HANDLE
-    rest = parameters[has_handle:]
-    is_query = function.name.startswith("cudnnGet")
-    values = VALUES | (QUERIED if is_query else set())
-    described = [i for i, p in enumerate(parameters) if p.base_type in values and not p.is_pointer]
-    numbers = [(i, p.is_pointer) for i, p in enumerate(parameters) if p in rest and i not in described]
-    known = all(parameters[i].base_type in (*ENUMERATIONS, *INTEGERS, *FLOATS) for i, _ in numbers)
-    makes = any(p.base_type in (HANDLE, *DESCRIPTORS) for p in function.parameters if p.is_returned)
-    if makes or not (known and rest) or depends_on_more(function.name) or function.name.startswith("cudnnDestroy"):
+    if not is_repeated(function):
         return anew
-    own = Answers()
+    own, states, is_query = Answers(), _states(function), function.name.startswith("cudnnGet")
     key_of, find = keys_of(function, None if has_handle else own)
-    changed = [i for i in described if not (is_query and parameters[i].direction == "in")]
+    changed = [i for i in states if not (is_query and parameters[i].direction == "in")]
+    numbers = [(i, p.is_pointer) for i, p in enumerate(parameters) if i >= has_handle and i not in states]
 
-    def call(arguments: tuple[Any, ...]) -> Any:
-        if not replay.live or CHECKS.off or (releases.in_use and not has_handle):
-            return anew(arguments)
+    def call(*arguments: Any, **named: Any) -> Any:
+        if named or api_log.active or not replay.live or CHECKS.off or (releases.in_use and not has_handle):
+            return anew(*arguments, **named)
         try:
             found = find(*arguments)
         except Exception:  # The checks name the wrong argument.
-            return anew(arguments)
+            return anew(*arguments)
         if found is None or replay.compares:
             return made(arguments, found)
         for i, value in found[1]:
@@ -108,7 +128,7 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
     def made(arguments: tuple[Any, ...], found: Any) -> Any:
         """Compute the answer; cache it, or compare it with ``found`` and raise INTERNAL_ERROR if they differ."""
         key, kept = key_of(*arguments), arguments[0].answers if has_handle else own
-        result = anew(arguments)
+        result = anew(*arguments)
         answer = (result, [(i, arguments[i].value) for i in changed])
         if found is not None and repr(found) != repr(answer):
             text = f"{found!r:.500} was answered before, {answer!r:.500} to the same arguments"
@@ -145,14 +165,14 @@ def keys_of(
             else:
                 parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")
         elif p.is_pointer and p.typed_by is None and p.base_type != "void":
-            parts.append(f"*entries({a})")
+            parts.append(f"pack[type({a})](len({a}))(*{a})")
         elif p.base_type in (*FLOATS, "void"):  # Their text distinguishes -0.0 from 0.0 and lets NaN equal itself.
             parts.append(f"type({a}), {a} if {a} == {a} != 0 else repr({a})")
         else:
             parts.append(f"type({a}), {a}")
     key, kept = f"({', '.join(parts)},)", "own" if own is not None else "a0.answers"
     texts = [f"lambda {', '.join(names)}: {body}" for body in (key, f"{kept}.get({key})")]
-    key_of, find = (eval(text, {"entries": _entries, "seen": seen, "own": own}) for text in texts)
+    key_of, find = (eval(text, {"pack": PACK, "seen": seen, "own": own}) for text in texts)
     return key_of, find
 
 
@@ -164,14 +184,6 @@ def seen(value: Any) -> Any:
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], Descriptor):
         return tuple(item.spec for item in value)
     return value
-
-
-def _entries(array: Any) -> list[Any]:
-    """Return the part of a call's key that describes an array: its length, types and values. Raise TypeError for other
-    sequences."""
-    if type(array) not in (tuple, list):  # Other sequences may be mutable or endless.
-        raise TypeError
-    return [len(array), *map(type, array), *array]
 
 
 def _is_plain(value: Any) -> bool:

@@ -255,15 +255,10 @@ def documented(
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         checks = _Documented(body, invalid or {}, fresh, unchecked)
 
-        @functools.wraps(body)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def anew(*args: Any, **kwargs: Any) -> Any:
             arguments = checks.bind(args, kwargs) if kwargs or len(args) != count else args
             if api_log.active:
                 api_log.log_call(checks.function, arguments)
-                return anew(arguments)
-            return repeated(arguments)
-
-        def anew(arguments: tuple[Any, ...]) -> Any:
             try:
                 if releases.in_use and arguments and isinstance(arguments[0], Handle):
                     with releases.acting(arguments[0].release):
@@ -284,7 +279,8 @@ def documented(
                     return body(*checked)
             return body(*checked)
 
-        check, repeated, count = checks.check, repeating(checks.function, anew), len(checks.parameters)
+        check, count = checks.check, len(checks.parameters)
+        call = functools.wraps(body)(repeating(checks.function, anew))
         call.checks = checks  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
