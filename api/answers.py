@@ -130,15 +130,21 @@ def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any
         key, kept = key_of(*arguments), arguments[0].answers if has_handle else own
         result = anew(*arguments)
         answer = (result, [(i, arguments[i].value) for i in changed])
-        if found is not None and repr(found) != repr(answer):
-            text = f"{found!r:.500} was answered before, {answer!r:.500} to the same arguments"
-            raise CudnnError(INTERNAL_ERROR, None, text, function.name)
+        if found is not None:
+            require_same(found, answer, function.name)
         given = (part for i, is_array in numbers for part in (arguments[i] if is_array else (arguments[i],)))
         if found is None and _is_plain(result) and all(map(_is_plain, given)) and (has_handle or not releases.in_use):
             kept.keep(key, answer)
         return result
 
     return call
+
+
+def require_same(found: Any, answer: Any, name: str) -> None:
+    """Raise INTERNAL_ERROR if a call's cached answer differs from its new one."""
+    if repr(found) != repr(answer):
+        text = f"{found!r:.500} was answered before, {answer!r:.500} to the same arguments"
+        raise CudnnError(INTERNAL_ERROR, None, text, name)
 
 
 def keys_of(

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import api_log, releases
-from .answers import INTEGERS, keys_of, repeating, seen
+from .answers import INTEGERS, keys_of, repeating, require_same, seen
 from .descriptors import DESCRIPTORS, Descriptor
 from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
@@ -402,8 +402,10 @@ class _Computing:
             prepared = self.find(*args)
         except Exception:  # The checks below name the wrong argument.
             prepared = None
-        if prepared is None:  # A destroyed handle also has no answers.
-            prepared = self._prepare(args)
+        if prepared is None or replay.compares:  # A destroyed handle also has no answers.
+            earlier, prepared = prepared, self._prepare(args)
+            if earlier is not None:
+                require_same(earlier.operation, prepared.operation, self.checks.name)
         return prepared, self.with_held(args, prepared.held) if prepared.held else args
 
     def _prepare(self, args: tuple[Any, ...]) -> _Prepared:

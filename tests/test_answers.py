@@ -9,8 +9,8 @@ from dualdnn.accelerated import records
 from dualdnn.accelerated.runtime.emulated.device import EmulatedFunction
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnDataType_t, cudnnMathType_t, cudnnTensorFormat_t
-from dualdnn.api.functions import FUNCTIONS, documented
-from dualdnn.api.operations import answers, replay
+from dualdnn.api.functions import FUNCTIONS, computing, documented
+from dualdnn.api.operations import SetTensor, answers, replay
 from dualdnn.api.status import BAD_PARAM, CHECKS, INTERNAL_ERROR, CudnnError
 
 FLOAT, NCHW = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
@@ -52,6 +52,27 @@ def test_a_function_that_is_not_pure_is_noticed_where_answers_are_compared(count
     with pytest.raises(CudnnError, match=r"INTERNAL_ERROR: \(96, \[\]\) was answered before, \(100") as noticed:
         size_of(tensor(1, 2, 3, 4))
     assert noticed.value.status == INTERNAL_ERROR and len(asked) == 2
+
+
+def test_an_operation_that_depends_on_more_than_its_call_is_noticed_where_answers_are_compared(monkeypatch):
+    """The operation of a repeated computing call is made anew and compared; while it is the same, the call succeeds."""
+    extra = [0]
+
+    def cudnnSetTensor(handle, yDesc, y, valuePtr):
+        return SetTensor(valuePtr + extra[0], yDesc)
+
+    monkeypatch.setitem(FUNCTIONS, "cudnnSetTensor", None)
+    fill, handle, x = computing()(cudnnSetTensor), cudnn.cudnnCreate(backend="reference"), tensor(1, 1, 1, 4)
+    memory = handle.zeros(16)
+    for compares in (False, True):
+        monkeypatch.setattr(replay, "compares", compares)
+        fill(handle, x, memory, 2.0)
+    extra[0] = 1
+    with pytest.raises(
+        CudnnError, match=r"INTERNAL_ERROR: SetTensor\(value=2.0.* was answered before, SetTensor\(value=3.0"
+    ):
+        fill(handle, x, memory, 2.0)
+    assert memory.to_host(np.float32, 4).tolist() == [2] * 4
 
 
 def test_every_setter_changes_its_descriptor_again():
