@@ -21,6 +21,7 @@ from .reproducible import require_no_fallback
 from .runtime import fallbacks
 from .runtime.device import Function, LaunchShape
 from .runtime.errors import DeviceUnavailable
+from .runtime.scratch import COUNTER_BYTES
 from .scalars import Note, Scalar, fill, scalars_of, with_values
 
 Extent = tuple[int, int, int]
@@ -40,6 +41,8 @@ WORKSPACE_ALIGNMENT = 16  # bytes, alignment of a kernel's data in the caller's 
 
 
 SCRATCH = "scratch"  # name of the operand that is the library's own scratch memory
+COUNTERS = "counters"  # name of the zeros before the scratch memory, which every launch leaves as zeros
+OWN = {SCRATCH: Where(records.SCRATCH, 0, 0), COUNTERS: Where(records.SCRATCH, -COUNTER_BYTES, 0)}
 
 
 class Launch(Recordable):
@@ -215,7 +218,7 @@ class Plan(Recordable):
     def __init__(self, operation: Operation, launches: Sequence[Launch | Upload], solver: str = "") -> None:
         self.solver = solver
         # Each launch finds its operands by index. An operand that the call lacks has index -1, which is address 0.
-        indices = {name: i for i, name in enumerate((*operation.operands, SCRATCH))}
+        indices = {name: i for i, name in enumerate((*operation.operands, *OWN))}
         self.scratch_bytes = max((launch.scratch_bytes for launch in launches), default=0)
         self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
 
@@ -229,7 +232,7 @@ class Plan(Recordable):
         """
         if self.scratch_bytes:
             record.begin(self.scratch_bytes)
-        known = [*operands, Where(records.SCRATCH, 0, 0), NULL]
+        known = [*operands, *OWN.values(), NULL]
         for launch, positions in self.steps:
             launch.record(record, [known[i] for i in positions])
 
@@ -318,14 +321,14 @@ class PlacedPlan(Plan):
 
     workspace: index of the operand that is used from its first aligned address on. slices: operand index and byte
     offset of each slice. steps: launches or plans with the indices of their operands; slices are numbered after the
-    operands of the call, and -1 is a missing operand.
+    operands of the call, then OWN, and -1 is a missing operand.
     """
 
     def __init__(
         self, workspace: int, slices: Sequence[tuple[int, int]], steps: Sequence[tuple[Any, Sequence[int]]], solver: str
     ) -> None:
         self.workspace, self.slices, self.solver = workspace, tuple(slices), solver
-        self.scratch_bytes = 0  # The inner plans request their own.
+        self.scratch_bytes = 0  # The inner plans and launches request their own.
         self.steps = [
             inner for step, used in steps for inner in (step.steps if isinstance(step, Plan) else [(step, tuple(used))])
         ]
@@ -341,8 +344,10 @@ class PlacedPlan(Plan):
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         begins = list(operands)
         begins[self.workspace] = begins[self.workspace].aligned(WORKSPACE_ALIGNMENT)
-        known = [*operands, *[begins[operand].behind(offset) for operand, offset in self.slices], NULL]
+        known = [*operands, *[begins[operand].behind(offset) for operand, offset in self.slices], *OWN.values(), NULL]
         for part, positions in self.parts:
+            if isinstance(part, Launch) and part.scratch_bytes:
+                record.begin(part.scratch_bytes)
             part.record(record, [known[i] for i in positions])
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:

@@ -83,7 +83,7 @@ CONSTANTS = {
 # These have few values for all shapes: operand orders, cells and tiles of recurrent networks, and elements per thread
 # of dropout and the spatial transformer. Others count groups, filters, channels and taps of a lane.
 VARIANTS = {
-    ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS", "JOINED",
+    ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DIVIDED", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS", "JOINED",
     "FUSED", "GROUPS", "IMAGES", "ITEMS",
     "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MAX_LANES", "M_TILES", "N_TILES", "OCTETS", "VECTOR_WIDTH", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "RANK", "REGISTER_PAIRS",
@@ -95,6 +95,8 @@ CLOSED: dict[str, dict[str, Iterable[Any]]] = {
     **{f"gemm/{name}.cu": {"A_MN_MAJOR": "01", "B_MN_MAJOR": "01"} for name in ("matrix", "matrix_fp32")},
     **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
 }
+# Any shape may need the modules of a source with one more definition, but for modules with certain others.
+ADDED = {"convolution/implicit_gemm/tma.cu": (("DIVIDED", "1"), {"FACTORS", "JOINED", "STATISTICS"})}
 # These sources take longest and are compiled first, so that the last module does not keep all cores waiting.
 LONGEST = (
     "convolution/implicit_gemm/fp32.cu",
@@ -148,8 +150,12 @@ def wanted_modules(device: Any) -> list[Module]:
 
 
 def closed(module: Module) -> Iterator[Module]:
-    """Yield a module, and its variants by the definitions in CLOSED."""
+    """Yield a module, and its variants by the definitions in CLOSED and ADDED."""
     source, definitions = module
+    if source in ADDED:
+        added, others = ADDED[source]
+        if not others.intersection(name for name, _ in definitions):
+            yield source, tuple(sorted({*definitions, added}))
     free = CLOSED.get(source, {})
     for values in product(*free.values()):
         chosen = dict(zip(free, map(str, values), strict=True))

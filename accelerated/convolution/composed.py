@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
 
-from ..plans import Launch, PlacedPlan, Plan
+from ..plans import OWN, Launch, PlacedPlan, Plan
 from ..reproducible import Order
 from ..solver import SOLVER_FAMILIES
 from ..transform.plan import copy, launch
@@ -38,7 +38,10 @@ class ComposedLaunch(NamedTuple):
 
 def within(launches: Sequence[Launch], where: Mapping[str, At]) -> list[ComposedLaunch]:
     """Return the launches of an operation whose operands are, by name, parts of the operands of another call."""
-    return [ComposedLaunch(launch, tuple(where[name] for name in launch.operands)) for launch in launches]
+    return [
+        ComposedLaunch(launch, tuple(At(name) if name in OWN else where[name] for name in launch.operands))
+        for launch in launches
+    ]
 
 
 class ComposedPlan(PlacedPlan):
@@ -46,8 +49,8 @@ class ComposedPlan(PlacedPlan):
 
     def __init__(self, operation: Operation, launches: Sequence[ComposedLaunch], solver: str) -> None:
         indices = {name: i for i, name in enumerate(operation.operands)}
-        slices = list(dict.fromkeys(at for _, operands in launches for at in operands))
-        behind = {at: len(indices) + i for i, at in enumerate(slices)}
+        slices = list(dict.fromkeys(at for _, operands in launches for at in operands if at.operand not in OWN))
+        behind = {at: len(indices) + i for i, at in enumerate([*slices, *map(At, OWN)])}
         steps = [(step, [behind[at] for at in operands]) for step, operands in launches]
         super().__init__(indices["workSpace"], [(indices[at.operand], at.offset) for at in slices], steps, solver)
 

@@ -5,14 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dualdnn.api.operations.forks import free_in_children
+
+from .errors import DeviceError
 
 if TYPE_CHECKING:
     from .device import Device, Memory, Stream
 
 MIN_BYTES = 1 << 16
+COUNTER_BYTES = 1 << 13  # before the address of scratch memory; zeros between launches
+
+
+class ScratchMemory(NamedTuple):
+    """Hold scratch memory of undefined content, after COUNTER_BYTES of zeros that each launch restores."""
+
+    memory: Memory
+    address: int
+    nbytes: int
 
 
 class Scratch:
@@ -25,10 +36,10 @@ class Scratch:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._finding = free_in_children(threading.Lock())
-        self._streams: dict[tuple[int, int], tuple[threading.RLock, list[Memory]]] = {}
+        self._streams: dict[tuple[int, int], tuple[threading.RLock, list[ScratchMemory]]] = {}
 
     @contextmanager
-    def of(self, stream: Stream | None, nbytes: int) -> Iterator[Memory]:
+    def of(self, stream: Stream | None, nbytes: int) -> Iterator[ScratchMemory]:
         """Yield memory of at least ``nbytes`` bytes, for the launches that the block issues on the stream only."""
         stream = stream or self._device.default_stream
         key = stream.handle, stream.capture()
@@ -38,10 +49,21 @@ class Scratch:
             self._provide(pieces, nbytes)
             yield pieces[-1]
 
-    def _provide(self, pieces: list[Memory], nbytes: int) -> None:
+    def _provide(self, pieces: list[ScratchMemory], nbytes: int) -> None:
         """Ensure that the last buffer of a stream's list has at least ``nbytes`` bytes."""
         if not pieces or pieces[-1].nbytes < nbytes:
-            pieces.append(self._device.allocate(max(MIN_BYTES, 1 << (nbytes - 1).bit_length())))
+            pieces.append(self.new(nbytes))
+
+    def new(self, nbytes: int) -> ScratchMemory:
+        """Return new memory of at least ``nbytes`` bytes."""
+        return self._allocated(max(MIN_BYTES, 1 << (nbytes - 1).bit_length()))
+
+    def _allocated(self, nbytes: int) -> ScratchMemory:
+        memory = self._device.allocate(COUNTER_BYTES + nbytes)
+        stream = self._device.new_stream()  # No graph is captured from it, so that the zeros are written now.
+        self._device.fill(memory.address, COUNTER_BYTES, 0, stream)
+        stream.synchronize()
+        return ScratchMemory(memory, memory.address + COUNTER_BYTES, nbytes)
 
 
 class ExactScratch(Scratch):
@@ -50,5 +72,16 @@ class ExactScratch(Scratch):
     Each call gets a new buffer of the exact size, so that accesses past its end and reads before writes are found.
     """
 
-    def _provide(self, pieces: list[Memory], nbytes: int) -> None:
-        pieces[:] = [self._device.allocate(nbytes)]
+    @contextmanager
+    def of(self, stream: Stream | None, nbytes: int) -> Iterator[ScratchMemory]:
+        """Yield memory of ``nbytes`` bytes. Raises DeviceError where the launches leave a counter that is not 0."""
+        with super().of(stream, nbytes) as memory:
+            yield memory
+            if any(self._device.download(memory.address - COUNTER_BYTES, COUNTER_BYTES)):
+                raise DeviceError("a launch left counters before its scratch memory that are not 0")
+
+    def _provide(self, pieces: list[ScratchMemory], nbytes: int) -> None:
+        pieces[:] = [self.new(nbytes)]
+
+    def new(self, nbytes: int) -> ScratchMemory:
+        return self._allocated(nbytes)

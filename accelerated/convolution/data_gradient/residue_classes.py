@@ -279,14 +279,17 @@ def together(problem: DataGradientProblem) -> Together | None:
     if unaligned or not 2 <= len(classes) <= JOINED:
         return None
     direct = o.w.data_type in (HALF, BFLOAT16) and o.w.tensor.strides[1] == 1
-    kernel, products = _kernel_of_all(_inner(classes[0], problem.device)), []
+    first, products = _inner(classes[0], problem.device), list[Product]()
+    kernel = _kernel_of_all(first)
+    if isinstance(kernel, TmaKernel):
+        kernel = fastest(replace(first.problem.products[0], divides=False))
     for found in classes:
         inner = _inner(found, problem.device)
         if not isinstance(kernel, TmaKernel) or not isinstance(_kernel_of_all(inner), TmaKernel) or not found.walk:
             return None
         (made, *others) = inner.problem.products
         offsets = (made.offsets[0], 0, found.dx_at)
-        made = replace(made, walk=found.walk._replace(n_innermost=direct), offsets=offsets)
+        made = replace(made, walk=found.walk._replace(n_innermost=direct), offsets=offsets, divides=False)
         if others or not kernel.serves(made):
             return None
         products.append(made)

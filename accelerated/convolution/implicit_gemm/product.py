@@ -48,7 +48,8 @@ class Product:
     [group][N][K]. ``walk``: the taps of w that TMA reads (data_gradient/residue_classes.py). ``statistics``: the
     workspace gets the sums of the results and of their squares, by filter (statistics.py). ``factors``: operands with
     an alpha and a beta for each filter, empty where a factor is 1; () where the factors are numbers. ``notes``:
-    the first words of the workspace, zeros before, record the blocks that met no NaN (pack_groups.py).
+    the first words of the workspace, zeros before, record the blocks that met no NaN (pack_groups.py). ``divides``:
+    blocks may share the K of a tile.
     """
 
     device: Any
@@ -67,6 +68,7 @@ class Product:
     statistics: bool = False
     factors: tuple[str, ...] = ()
     notes: bool = False
+    divides: bool = True
 
     @property
     def element(self) -> str:

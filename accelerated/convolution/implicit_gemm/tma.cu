@@ -1,5 +1,4 @@
-// This file computes implicit GEMM (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma) in half, bfloat16 or TF32, fed by
-// TMA.
+// This file computes implicit GEMM (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma) in half, bfloat16 or TF32 by TMA.
 //
 // Tiling: a persistent, warp-specialised block computes tiles of TILE_M pixels x TILE_N filters. A producer warp loads
 // K-blocks of 128 bytes by TMA (x in im2col mode) into a pipeline of stages. One to three consumer warpgroups multiply
@@ -9,12 +8,14 @@
 // through registers, because tensor cores do not transpose it. MERGED: a row of x's map has this many channels if the
 // pixels of one are not a multiple of 16 bytes; the warps store y. STATISTICS: each block sums results and squares of
 // its filters, and statistics.cu adds the sums. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is
-// [K][tap][N]. JOINED: the launch has this many products, which divide its blocks.
+// [K][tap][N]. JOINED: the launch has this many products, which divide its blocks. DIVIDED: blocks share the K of tiles
+// (gemm/shared_tiles.cuh).
 //
 // Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
 // memory is the next bound: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "convolution/implicit_gemm/result_pair.cuh"
+#include "gemm/shared_tiles.cuh"
 #include "gemm/tma_pipeline.cuh"
 
 #ifndef MAPPED
@@ -32,6 +33,9 @@
 #ifndef JOINED
 #define JOINED 0
 #endif
+#ifndef DIVIDED
+#define DIVIDED 0
+#endif
 #ifndef FILTERS_MN_MAJOR
 #define FILTERS_MN_MAJOR 0
 #endif
@@ -43,11 +47,12 @@ constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // boxes of results that T
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
 struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
-  unsigned char* workspace;            // notes, or statistics: [block of the same filters][sum, sum of squares][filter]
+  unsigned char* workspace;  // notes, statistics ([block of the same filters][sum, sum of squares][filter]), or slots
+  unsigned* counters;        // zeros, with DIVIDED
   const ELEMENT *scale, *prior_scale;  // one per filter, with FACTORS; NULL means 1
   int notes;  // 1: the workspace has an int per block, which becomes 1 where no sum of the block is NaN
   long long y_offset, prior_offset;  // offsets in elements of y and of the prior values, where no map has them
-  long long reserved[5];
+  long long reserved[4];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -64,6 +69,9 @@ struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
   unsigned pixels;   // pixels of an image of y
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles per block after them
+#if DIVIDED
+  Division division;
+#endif
 };
 
 #if JOINED
@@ -91,17 +99,33 @@ struct Tile {
   unsigned group, pixel, filter;  // first group, pixel and filter of the tile
 };
 
-// Enumerates the tiles of a block. The first blocks share most tiles. Later blocks have few tiles each, and run on SMs
-// that become free early.
+// Enumerates the tiles of a block, or its segments of them. The first blocks share most tiles. Later blocks have few
+// tiles each, and run on SMs that become free early.
 struct TileScheduler {
-  unsigned index, step, end;
+#if DIVIDED
+  Walk walk;
+
+  __device__ __forceinline__ TileScheduler(const Arguments& a, unsigned block) : walk(a.division, block) {}
+  __device__ __forceinline__ bool advance(const Arguments& a, Segment& segment) {
+    return walk.advance(a.division, segment);
+  }
+#else
+  unsigned index, step, end, k_blocks;
 
   __device__ __forceinline__ TileScheduler(const Arguments& a, unsigned block) {
+    const FastDivmod(&taps)[3] = a.convolution.filter;
     const bool first = block < a.first_blocks;
     index = first ? block : a.first_end + (block - a.first_blocks) * a.later;
     step = first ? a.first_blocks : 1;
     end = first ? a.first_end : min(a.tiles, index + a.later);
+    k_blocks = taps[0].divisor * taps[1].divisor * taps[2].divisor * a.channel_k_blocks;
   }
+  __device__ __forceinline__ bool advance(const Arguments&, Segment& segment) {
+    segment = {index, 0, k_blocks, 0, true};
+    index += step;
+    return segment.tile < end;
+  }
+#endif
 };
 
 // Names the epilogue of the sums: alpha times them; also with bias and ReLU; also with the prior values.
@@ -206,10 +230,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
     tile.filter *= TILE_N, tile.pixel *= TILE_M;
     return tile;
   }
-  __device__ __forceinline__ int k_blocks() const {
-    const FastDivmod(&taps)[3] = a.convolution.filter;
-    return taps[0].divisor * taps[1].divisor * taps[2].divisor * a.channel_k_blocks;
-  }
   // The first loader has the image, and expects the bytes of all. Others have the filters.
   static constexpr int USED_LOADERS = TRANSPOSED || FILTERS_MN_MAJOR ? LOADERS : 2;
   static __device__ __forceinline__ int expected(int bytes) { return loader() == 0 ? bytes : 0; }
@@ -219,17 +239,18 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   // The loaders load all tiles.
   __device__ __forceinline__ void produce() {
     if (loader() >= USED_LOADERS) return;
-    for (TileScheduler scheduler(a, block); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
-      const Tile tile = find_tile(scheduler.index);
-      if constexpr (TRANSPOSED) produce_planes(tile);
-      else if (loader() == 0) produce_columns<true>(tile);
-      else produce_columns<false>(tile);
+    Segment segment;
+    for (TileScheduler scheduler(a, block); scheduler.advance(a, segment);) {
+      const Tile tile = find_tile(segment.tile);
+      if constexpr (TRANSPOSED) produce_planes(tile, segment);
+      else if (loader() == 0) produce_columns<true>(tile, segment);
+      else produce_columns<false>(tile, segment);
       if (MAPPED && a.blends) produce_blended(tile);
     }
   }
 
   // Loads rows of pixels, for one tap at a time: the IMAGE or the filters.
-  template <bool IMAGE> __device__ __forceinline__ void produce_columns(const Tile& tile) {
+  template <bool IMAGE> __device__ __forceinline__ void produce_columns(const Tile& tile, const Segment& segment) {
     const Convolution& c = a.convolution;
     const int depth = c.filter[0].divisor, height = c.filter[1].divisor, width = c.filter[2].divisor;
     unsigned at[4];
@@ -238,12 +259,20 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
 #pragma unroll
     for (int d = 0; d < 3; d++) begin[d] = at[d + 1] * c.step[d] - c.padding[d];
     const int channel = tile.group * a.group_channels;
-    for (int deep = 0; deep < depth; deep++)
-      for (int down = 0; down < height; down++)
-        for (int right = 0; right < width; right++) {
+    int deep = 0, down = 0, right = 0, k_block = 0;
+    if (DIVIDED) {
+      const int tap = segment.first / a.channel_k_blocks;
+      k_block = segment.first % a.channel_k_blocks;
+      deep = tap / (height * width), down = tap / width % height, right = tap % width;
+    }
+    unsigned left = segment.count;
+    for (; deep < depth; deep++, down = 0)
+      for (; down < height; down++, right = 0)
+        for (; right < width; right++, k_block = 0) {
           const int tap = a.tap_first + deep * a.tap_deep + down * a.tap_down + right * a.tap_right;
           const unsigned offset = tap_offset(deep * c.dilation[0], down * c.dilation[1], right * c.dilation[2]);
-          for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
+          for (; k_block < a.channel_k_blocks; k_block++) {
+            if (DIVIDED && left-- == 0) return;
             unsigned char* to = open_stage(IMAGE ? STAGE_BYTES : 0);
             const int first = channel + k_block * TILE_K;
             if (!IMAGE) load_filters(to, k_block, tap, tile);
@@ -268,8 +297,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   }
 
   // Loads rows of channels, each 128 bytes of pixels of one image.
-  __device__ __forceinline__ void produce_planes(const Tile& tile) {
-    for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
+  __device__ __forceinline__ void produce_planes(const Tile& tile, const Segment& segment) {
+    for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
       unsigned char* to = open_stage(expected(STAGE_BYTES));
       for (int box = loader(); box < TILE_M / TILE_K; box += LOADERS) {
         unsigned at;
@@ -317,8 +346,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
     const int group = threadIdx.x / WARPGROUP - 1, first_row = group * ROWS, warp_row = first_row_of(warp % TILE_WARPS);
     unsigned done = 0, tiles = 0;  // K-blocks and tiles of the block so far
     if (SPLIT_K) this->advance(group);
-    for (TileScheduler scheduler(a, block); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
-      const Tile tile = find_tile(scheduler.index);
+    Segment segment;
+    for (TileScheduler scheduler(a, block); scheduler.advance(a, segment);) {
+      const Tile tile = find_tile(segment.tile);
       float sums[BLOCKS][COLUMNS / 2];
       FilterFactors factors[BIASES];
 #pragma unroll
@@ -328,10 +358,10 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
 #pragma unroll
       for (int i = 0; i < BIASES; i++)
         factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
-      int count = k_blocks();
+      int count = segment.count;
       if (SPLIT_K) {
         count = (count + 1 - ((group ^ done) & 1)) / 2;
-        done += k_blocks();
+        done += segment.count;
       }
       unsigned previous;
       if constexpr (FROM_REGISTERS)
@@ -342,6 +372,13 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       if (count > 0) release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
+#if DIVIDED
+      if (!SPLIT_K && !segment.unsplit) {
+        const SharedTile shared(a.division, segment, reinterpret_cast<float*>(a.workspace), a.counters, warp,
+                                TILE_WARPS);
+        if (!shared.add_parts(sums)) continue;
+      }
+#endif
       if constexpr (SPLIT_K) finish_split(scratch, sums, tile, warp_row, group, tiles++ % 2);
       else finish_tile(scratch, sums, factors, tile, warp_row);
     }

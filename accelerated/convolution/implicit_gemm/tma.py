@@ -4,24 +4,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import c_int, c_longlong, c_ubyte, c_uint, sizeof
 from dataclasses import replace
 from itertools import accumulate
 from math import gcd, prod
 from typing import Any, NamedTuple
 
-from ...plans import Launch, fields_of, pointers, structure
+from dualdnn.api.operations.backend import RUN
+
+from ...gemm import stream_k
+from ...plans import COUNTERS, SCRATCH, Launch, fields_of, pointers, structure
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
-from ...reproducible import Order
+from ...reproducible import Order, level_of
+from ...runtime.scratch import COUNTER_BYTES
 from ..problem import AXES, ConvolutionStruct, Rates, pixel_pitch, rounded_up
 from .mma import preferred_mma
 from .product import Product, ProductKernel, TapWalk
 
 SOURCE = "convolution/implicit_gemm/tma.cu"
-WARPGROUP = 128
+WARP, WARPGROUP = 32, 128
 SWIZZLE_BYTES = 1024
 WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # rows of the product that TMA loads at once, for four warps
@@ -42,6 +46,12 @@ ODD_FLOATS = 180  # floats per clock in such rows, per N
 SHORT_K_BLOCKS = 4  # K-blocks per tile, at most, for which mma.cu is faster
 FILLED_N = 128  # filters that fill a tile of mma.cu
 SINGLE_ROUND = 0.8  # share of the clocks that tiles take where each multiprocessor has one at most
+MIN_K_BLOCKS = 4  # mean number for a block that shares a tile
+MAX_PARTS = 16  # blocks that share a tile equally
+SUM_BYTES = COUNTER_SIZE = 4
+STORED_SUMS = 32.0  # bytes of sums that a multiprocessor stores in a clock
+ADDED_SUMS = 40.0  # bytes of sums that a multiprocessor reads and adds in a clock
+ADD_CLOCKS = 2500  # clocks until a block knows that the others have stored their sums, and has read the first of these
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 SECTOR_BYTES = 32  # bytes that the memory reads at once
 # A multiprocessor's TMA moves a row of 128 bytes in these clocks. Rows in memory fill it, or have whole sectors, or
@@ -150,9 +160,9 @@ class TmaKernel(ProductKernel):
         return product.element_bytes != 2 or product.value.n < FILLED_N or k_blocks(product) > SHORT_K_BLOCKS
 
     def computing_seconds(self, product: Product) -> float:
-        maps = self._maps(product)
-        clocks, _ = self.clocks(product, maps is not None and maps.result is not None)
-        once = prod(self._tiles(product)) * product.groups <= product.device.multiprocessors
+        clocks, _ = self.clocks(product, self._is_mapped(product))
+        division = self.division(product)
+        once = not division.unsplit if division else self.all_tiles(product) <= product.device.multiprocessors
         share = SINGLE_ROUND if once and not self.transposed else 1.0
         return share * clocks / Rates.CLOCK
 
@@ -160,13 +170,16 @@ class TmaKernel(ProductKernel):
         """Return the seconds in which TMA moves all rows of tiles, whatever they hold."""
         if self.transposed or self.nchw:
             return 0.0
-        value, size = product.value, product.element_bytes
-        n_tiles, m_tiles = self._tiles(product)
-        loaded = (self.m + self.n) * row_clocks(value.inner_channels.divisor * size)
+        value, size, all_tiles = product.value, product.element_bytes, self.all_tiles(product)
         stored = self.m * -(-min(self.n, value.n) * size // ROW_BYTES) * row_clocks(value.n * size, STORED_CLOCKS)
-        rows = k_blocks(product) * loaded + (stored if value.y_channel == 1 else 0)
-        all_tiles = n_tiles * m_tiles * product.groups
-        return all_tiles * rows / min(all_tiles, product.device.multiprocessors) / Rates.CLOCK
+        rows = k_blocks(product) * self._loading_clocks(product) + (stored if value.y_channel == 1 else 0)
+        division = self.division(product)
+        blocks = division.blocks if division else min(all_tiles, product.device.multiprocessors)
+        return all_tiles * rows / blocks / Rates.CLOCK
+
+    def _loading_clocks(self, product: Product) -> float:
+        """Return the clocks in which TMA loads a K-block with channels innermost."""
+        return (self.m + self.n) * row_clocks(product.value.inner_channels.divisor * product.element_bytes)
 
     def _maps(self, product: Product) -> Maps | None:
         """Return the maps, or None where TMA cannot read x or w."""
@@ -183,6 +196,11 @@ class TmaKernel(ProductKernel):
         result = result if self.nchw == nchw else None
         return Maps(image, filters, result)
 
+    def _is_mapped(self, product: Product) -> bool:
+        """Return whether TMA writes y."""
+        maps = self._maps(product)
+        return maps is not None and maps.result is not None
+
     def _blended_map(self, product: Product, result: TiledMap) -> TiledMap:
         """Return the map of the prior values, in larger boxes where rows of several warps are consecutive."""
         from_registers = self.transposed and product.element == "float"
@@ -192,19 +210,75 @@ class TmaKernel(ProductKernel):
         """Return the approximate clocks of a multiprocessor, with and without memory traffic. ``mapped`` means
         that TMA writes y.
         """
+        value, multiprocessors = product.value, product.device.multiprocessors
+        moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
+        k_block, finished = self._tile_clocks(product, mapped)
+        division = self.division(product, mapped)
+        computing = (
+            self._divided_clocks(division, k_block, finished)
+            if division
+            else self._whole_clocks(product, k_block, finished)
+        )
+        return max(computing, moved / multiprocessors / self.moves), computing
+
+    def _tile_clocks(self, product: Product, mapped: bool) -> tuple[float, float]:
+        """Return the clocks of a tile that a K-block takes, and those that its results take."""
         value, size = product.value, self.m * self.n
         planes = planes_of(product) if self.transposed else None
-        n_tiles, m_tiles = self._tiles(product)
-        count = -(-n_tiles * m_tiles * product.groups // product.device.multiprocessors)
-        moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
-        multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
+        k_block = size / PRODUCTS / self.throughput
+        if planes and planes.merged > 1:  # Their rows begin at any vector of 16 bytes.
+            k_block = max(k_block, (self.m + self.n) * ROW_CLOCKS[1])
         odd = ODD_RESULTS if product.element_bytes == 2 else ODD_FLOATS / self.n
         written = size / (RESULTS if mapped else odd if value.y_channel == 1 else RESULTS_OF_WARPS)
-        between = SPLIT_TILE_CLOCKS if self.splits_k(product) else TILE_CLOCKS
-        if planes and planes.merged > 1:  # Their rows begin at any vector of 16 bytes.
-            multiplied = max(multiplied, k_blocks(product) * (self.m + self.n) * ROW_CLOCKS[1])
-        computing = count * (multiplied + written + between)
-        return max(computing, moved / product.device.multiprocessors / self.moves), computing
+        return k_block, written + (SPLIT_TILE_CLOCKS if self.splits_k(product) else TILE_CLOCKS)
+
+    def division(self, product: Product, mapped: bool | None = None) -> stream_k.Shares | None:
+        """Return how blocks share the K of tiles; None where each tile has one block. ``mapped`` means that TMA
+        writes y.
+
+        Above level RUN none do, because the number of tiles decides, which depends on the batch.
+        """
+        by_filter = product.statistics or product.factors or product.notes
+        if by_filter or not product.divides or self.splits_k(product) or level_of(product.device) != RUN:
+            return None
+        if mapped is None:
+            mapped = self._is_mapped(product)
+        if mapped and product.finish.beta != 0:
+            return None  # TMA reads the prior values of every tile of a block.
+        k_block, finished = self._tile_clocks(product, mapped)
+        whole = self._whole_clocks(product, k_block, finished)
+        clocks, best = min(
+            ((self._divided_clocks(each, k_block, finished), each) for each in self._divisions(product)),
+            key=lambda timed: timed[0], default=(whole, None),
+        )  # fmt: skip
+        return best if clocks < whole else None
+
+    def _divisions(self, product: Product) -> Iterator[stream_k.Shares]:
+        """Yield the divisions that may pay: of all tiles, or of those after the last full round of the device."""
+        tiles, most, count = self.all_tiles(product), product.device.multiprocessors, k_blocks(product)
+        for unsplit in sorted({0, tiles // most * most}):
+            shared = tiles - unsplit
+            if not 0 < shared <= COUNTER_BYTES // (COUNTER_SIZE * self._warpgroups(product) * WARPGROUP // WARP):
+                continue
+            at_most = min(most, shared * count // MIN_K_BLOCKS)
+            for blocks in sorted({at_most, *range(2 * shared, min(at_most, MAX_PARTS * shared) + 1, shared)}):
+                if blocks > shared:
+                    made = stream_k.Shares.of(shared, count, blocks)
+                    yield made._replace(unsplit=unsplit, lone=min(most, unsplit), k_blocks=count)
+
+    def _whole_clocks(self, product: Product, k_block: float, finished: float) -> float:
+        """Return the clocks where each tile has one block."""
+        rounds = -(-self.all_tiles(product) // product.device.multiprocessors)
+        return rounds * (k_blocks(product) * k_block + finished)
+
+    def _divided_clocks(self, shares: stream_k.Shares, k_block: float, finished: float) -> float:
+        """Return the clocks where blocks share tiles."""
+        sums = self.m * self.n * SUM_BYTES
+        parts = -(-shares.slots // shares.tiles)  # per tile
+        segments = -(-shares.tiles // shares.further) + 1 if shares.further else 1
+        added = ADD_CLOCKS + segments * sums / STORED_SUMS + parts * sums / ADDED_SUMS
+        alone = shares.unsplit // max(1, shares.lone) * (shares.k_blocks * k_block + finished)
+        return alone + shares.max_k_blocks * k_block + added + finished
 
     def _pixels(self, product: Product) -> int:
         """Return the pixels that tiles cover. Images in NCHW are rounded up to full boxes."""
@@ -214,6 +288,10 @@ class TmaKernel(ProductKernel):
     def _tiles(self, product: Product) -> tuple[int, int]:
         """Return the number of tiles across the filters of a group, and across the pixels."""
         return -(-product.value.n // self.n), -(-self._pixels(product) // self.m)
+
+    def all_tiles(self, product: Product) -> int:
+        """Return the number of tiles of all groups."""
+        return prod(self._tiles(product)) * product.groups
 
     def shares(self, product: Product) -> Shares:
         """Return how blocks share the tiles. With statistics, all tiles of a block have the same filters."""
@@ -233,7 +311,7 @@ class TmaKernel(ProductKernel):
         sums = "wgmma, every other block" if self.splits_k(product) else "wgmma"
         return Order(sums, (product.element, "taps of 128 bytes of channels"))
 
-    def _arguments(self, product: Product, maps: Maps) -> Any:
+    def _arguments(self, product: Product, maps: Maps, division: stream_k.Shares | None = None) -> Any:
         """Return the arguments of a product without its maps."""
         value, finish = product.value, product.finish
         plane = _plane(value)
@@ -243,13 +321,13 @@ class TmaKernel(ProductKernel):
             plane = planes.padded
         n_tiles, m_tiles = self._tiles(product)
         return mapped_structure(
-            *pointers(8),
+            *pointers(9),
             ("notes", c_int(product.notes)),
             *(
                 (name, c_longlong(offset // product.element_bytes))
                 for name, offset in zip(("y_offset", "prior_offset"), _behind(product), strict=True)
             ),
-            ("reserved", (c_longlong * 5)()),
+            ("reserved", (c_longlong * 4)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -265,6 +343,7 @@ class TmaKernel(ProductKernel):
             ("flat", c_int(isinstance(maps.image, TiledMap))),
             ("pixels", c_uint(_plane(value))),
             *self.shares(product).fields,
+            *([("division", division.division(m_tiles, n_tiles))] if division else []),
         )
 
     def _located(self, product: Product, maps: Maps, arguments: Any) -> tuple[tuple[int, int, int, Any], ...]:
@@ -309,9 +388,9 @@ class TmaKernel(ProductKernel):
         return TmaLaunch(device, (SOURCE, definitions), self.entry, launch, tuple(located), None)
 
     def launch(self, product: Product) -> Launch:
-        device, maps = product.device, self._maps(product)
+        device, maps, division = product.device, self._maps(product), self.division(product)
         assert maps is not None
-        arguments = self._arguments(product, maps)
+        arguments = self._arguments(product, maps, division)
         definitions, entry = product.definitions, self.entry
         kind = "statistics" if product.statistics else "factors" if product.factors else ""
         if kind:
@@ -323,13 +402,21 @@ class TmaKernel(ProductKernel):
             definitions = tuple(sorted((*definitions, ("MERGED", str(planes.merged)))))
         if product.walk and product.walk.n_innermost:
             definitions = tuple(sorted((*definitions, ("FILTERS_MN_MAJOR", "1"))))
+        if division:
+            definitions = tuple(sorted((*definitions, ("DIVIDED", "1"))))
         alone = kind or product.walk  # No other kernel serves the product.
         function = (device.function if alone else device.function_when_ready)(SOURCE, entry, definitions)
-        further = ("workSpace", *(product.factors or ("", ""))) if kind else ()
+        further = ("workSpace", "", *(product.factors or ("", ""))) if kind else ()
         if product.notes:
             further = ("workSpace",)
-        grid, operands = (self.shares(product).blocks, 1, 1), (*product.operands, *further)
-        launch = Launch(function, arguments, operands, grid, (self.threads(product), 1, 1), self.shared_bytes(product))
+        if division:
+            further = (SCRATCH, COUNTERS)
+        blocks, operands = (division or self.shares(product)).blocks, (*product.operands, *further)
+        launch = Launch(
+            function, arguments, operands, (blocks, 1, 1), (self.threads(product), 1, 1), self.shared_bytes(product)
+        )
+        if division:
+            launch.scratch_bytes = division.slots * self.m * self.n * SUM_BYTES
         located = self._located(product, maps, arguments)
         fallback = None if alone else preferred_mma(product).launch(product)
         return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)

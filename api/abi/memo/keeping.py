@@ -25,7 +25,6 @@ SET, CREATE, DESTROY, HOLD, NAME, POINT, STORE = 1, 2, 3, 4, 5, 6, 7  # These ar
 LAUNCH = -7  # status that tells C to run the recorded launches
 REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # These statuses depend only on the arguments.
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
-MIN_SCRATCH = 1 << 16
 Scalars = Mapping[str, tuple[int, Any]]  # It maps a name to (index of the argument, its value).
 
 
@@ -239,7 +238,7 @@ class Launches:
         stream = handle.user_stream or 0
         if self.lib.scratch_is_known(stream, nbytes):
             return True
-        piece = self.device.allocate(max(MIN_SCRATCH, 1 << (nbytes - 1).bit_length()))
+        piece = self.device.scratch.new(nbytes)
         self.scratch.append(piece)
         return bool(self.lib.scratch_add(stream, piece.address, piece.nbytes))
 
@@ -284,7 +283,7 @@ class Launches:
 
     def scratch_of(self, nbytes: int) -> int:
         """Return the address of scratch memory, which this thread keeps until its next request."""
-        self.lent.piece = self.device.allocate(nbytes)
+        self.lent.piece = self.device.scratch.new(nbytes)
         return int(self.lent.piece.address)
 
     def fits(self, addresses: Any, sizes: Any, count: int) -> int:

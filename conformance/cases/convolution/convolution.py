@@ -25,6 +25,7 @@ from dualdnn.api.operations.specs import (
 )
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import by_name, shows
+from dualdnn.conformance.solvers import divided_among
 from dualdnn.reference import judge
 
 from .checks import refuses_a_small_workspace, takes_a_workspace_anywhere
@@ -157,6 +158,17 @@ def test_an_infinity_over_the_padding(caller):
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo != DIRECT], ids=by_name)
 def test_repeated_calls_are_equal_bit_by_bit(run, algo):
     first, second = (run(convolution((2, 16, 8, 8), (8, 16, 3, 3), algo=algo)).after["y"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@shows(f"{F}/c21")
+@pytest.mark.parametrize("configuration, channels", [("PSEUDO_HALF", 1032), ("FLOAT", 516)], ids=by_name)
+def test_repeated_sums_of_many_channels_are_equal_bit_by_bit(caller, run, configuration, channels):
+    """Blocks of a device of 132 multiprocessors share the channels of few pixels; the results are right, too."""
+    operation = convolution((1, channels, 4, 4), (24, channels, 3, 3), configuration=configuration, algo=PRECOMP,
+                            formats=NHWC, math_type=DEFAULT, alpha=0.5)  # fmt: skip
+    with divided_among(caller.handle, 132):
+        first, second = (run(operation).after["y"] for _ in range(2))
     assert np.array_equal(first, second)
 
 

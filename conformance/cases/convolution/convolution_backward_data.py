@@ -10,9 +10,10 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import ConvolutionBackwardData, FilterSpec, TensorSpec
-from dualdnn.api.operations.specs import NCHW
+from dualdnn.api.operations.specs import NCHW, NHWC
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import by_name, shows
+from dualdnn.conformance.solvers import divided_among
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
@@ -53,6 +54,15 @@ def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
     if algo == ALGO_0 and not subject.cites_clauses:
         pytest.skip("the document calls its results non-deterministic")
     first, second = (run(gradient((2, 8, 8, 8), (16, 8, 3, 3), algo=algo)).after["dx"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@shows(f"{D}/c11-c13 c15 c17")
+def test_repeated_sums_of_many_filters_are_equal_bit_by_bit(caller, run):
+    """Blocks of a device of 132 multiprocessors share the filters of few pixels; the results are right, too."""
+    operation = gradient((1, 24, 4, 4), (1032, 24, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, math_type=DEFAULT)
+    with divided_among(caller.handle, 132):
+        first, second = (run(operation).after["dx"] for _ in range(2))
     assert np.array_equal(first, second)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -29,13 +30,16 @@ from dualdnn.accelerated.convolution.implicit_gemm.fp32 import FP32
 from dualdnn.accelerated.convolution.implicit_gemm.product import Product
 from dualdnn.accelerated.convolution.implicit_gemm.products import preferred_kernel
 from dualdnn.accelerated.convolution.implicit_gemm.statistics import SummedConvolution
-from dualdnn.accelerated.convolution.implicit_gemm.tma import TMA, Sharing, TmaKernel, share_tiles
+from dualdnn.accelerated.convolution.implicit_gemm.tma import TMA, Sharing, TmaKernel, k_blocks, share_tiles
 from dualdnn.accelerated.convolution.problem import Matrices, matrix_product
+from dualdnn.accelerated.gemm.stream_k import Shares
 from dualdnn.accelerated.plans import Plan
 from dualdnn.accelerated.primitives.tma import Im2colMap, TiledMap
+from dualdnn.accelerated.reproducible import at_level
 from dualdnn.accelerated.solver import forcing
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, FilterSpec, TensorSpec
+from dualdnn.api.operations.backend import BATCH
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW, NHWC
 
 ROWS = Matrices(1, 1, 0)
@@ -243,6 +247,70 @@ def test_later_blocks_may_take_few_tiles(two_multiprocessors, kernel, later):
         plan = check(two_multiprocessors, operation, made=Plan(operation, [other.launch(problem.products[0])]))
         ((launch, _),) = plan.steps
         assert launch.function.name == kernel.entry and launch.grid[0] > 2
+
+
+SHARED = {  # Each entry has an operation, and the tiles that serve it: all of a kind, or one.
+    "taps": (convolution(IMPLICIT, (3, 136, 7, 9), 136, (3, 2), data_type=HALF, layout=NHWC, blend=(-1.75, 0.0)), "tma_1 tma_2"),
+    "rows of pixels, TF32": (convolution(IMPLICIT, (4, 260, 7, 9), 136, (1, 1), layout=NHWC, padding=0), "tma_128x64"),
+    "odd filters, blended": (
+        convolution(IMPLICIT, (2, 72, 9, 8), 139, (3, 3), data_type=HALF, layout=NHWC, blend=(0.5, -2.0)), "tma_128x64",
+    ),
+    "groups": (convolution(IMPLICIT, (2, 128, 8, 9), 144, (3, 3), data_type=BFLOAT16, layout=NHWC, groups=2), "tma_128x64"),
+    "volumes": (convolution(IMPLICIT, (2, 72, 3, 4, 5), 40, (2, 3, 2), data_type=HALF, layout=NHWC), "tma_128x64"),
+    "planes": (convolution(IMPLICIT, (5, 72, 4, 16), 136, (3, 3), data_type=HALF, layout=NHWC, result=NCHW), "tma_nchw"),
+    "x in planes": (convolution(IMPLICIT, (3, 584, 8, 8), 136, (1, 1), data_type=HALF, padding=0), "tma_transposed"),
+    "x in planes, TF32": (convolution(IMPLICIT, (3, 292, 8, 7), 136, (1, 1), padding=0), "tma_transposed_256"),
+    "odd pixels, TF32": (
+        convolution(IMPLICIT, (3, 292, 7, 9), 136, (1, 1), padding=0, blend=(0.5, -2.0)), "tma_transposed_256",
+    ),
+}  # fmt: skip
+DIVISIONS = {  # Each entry has parts per tile, further blocks, and tiles that a block has alone.
+    "parts": (3, 0, 0), "further blocks": (1, 1, 0), "a round before": (2, 0, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "operation, kernel, division",
+    [
+        pytest.param(operation, kernel, division, id=f"{name}-{named(kernel)}-{kind}", marks=[pytest.mark.long] * rare)
+        for name, (operation, wanted) in SHARED.items()
+        for kernel in TMA
+        if any(f"_{each}" in kernel.name for each in wanted.split())
+        for i, (kind, division) in enumerate(DIVISIONS.items())
+        for rare in (i != kernel.n // 64 % 3,)
+    ],
+)
+def test_blocks_share_the_k_of_a_tile(backend, operation, kernel, division):
+    """The last block to come adds all parts. The device checks that it leaves counters of 0."""
+    (product,) = ConvolutionProblem(operation, backend.device).products
+    assert kernel.serves(product)
+    (parts, further, unsplit), tiles = division, kernel.all_tiles(product)
+    unsplit = min(unsplit, tiles - 1)
+    shares = Shares.of(
+        tiles - unsplit, k_blocks(product), parts * (tiles - unsplit) + min(further, tiles - unsplit - 1)
+    )
+    divided = copy(kernel)
+    divided.division = lambda *_: shares._replace(unsplit=unsplit, lone=min(unsplit, 2), k_blocks=k_blocks(product))
+    plan = check(backend, operation, made=Plan(operation, [divided.launch(product)]))
+    assert plan.scratch_bytes == shares.slots * kernel.m * kernel.n * 4
+
+
+@pytest.mark.parametrize("x, filters, taps, chosen", [
+    ((8, 1280, 8, 8), 1280, 3, "128x128"), ((2, 320, 7, 7), 64, 3, "128x64"),
+    ((64, 512, 7, 7), 512, 3, None), ((16, 768, 1, 1), 32, 1, None)], ids=str)  # fmt: skip
+def test_few_tiles_of_much_k_are_divided(backend, monkeypatch, x, filters, taps, chosen):
+    """Blocks share K where it is long and tiles are few, at level ``run`` alone."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)
+    operation = convolution(IMPLICIT, x, filters, (taps, taps), data_type=HALF, layout=NHWC, padding=taps // 2)
+    (product,) = ConvolutionProblem(operation, backend.device).products
+    kernel = preferred_kernel(product)
+    division = kernel.division(product)
+    assert (division is not None) == (chosen is not None)
+    if chosen:
+        assert kernel.name.endswith(f"tma_{chosen}") and division.blocks <= 132
+        assert kernel.division(replace(product, divides=False)) is None
+        (other,) = ConvolutionProblem(operation, at_level(backend.device, BATCH)).products
+        assert kernel.division(other) is None
 
 
 def test_tma_reads_nchw_in_place_if_planes_fill_boxes(backend):
