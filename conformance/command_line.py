@@ -6,7 +6,9 @@ Each subcommand is imported only when it is named, so that it does not wait for 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -86,7 +88,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _told(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
     """Run a command. An error becomes one line and an exit status."""
     try:
-        return run()
+        status = run()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # The program that reads the output has ended, as head does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         print(f"\ndualdnn {chosen.command}: interrupted", file=sys.stderr)
         return INTERRUPTED

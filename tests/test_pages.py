@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -10,10 +13,12 @@ import pytest
 from dualdnn.api.document import functions
 from dualdnn.api.document.errata import errata
 from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.conformance.calls.caller import function_of
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.differences import DIFFERENCES
 from dualdnn.conformance.pages import functions as pages
 from dualdnn.conformance.pages.evidence import evidence
+from dualdnn.reference import implemented
 
 ROOT = Path(__file__).parents[1]
 CITED = re.compile(r"docs/errata\.md, (?:[DM]\d{3}(?:, | and | to )?)+|docs/errata\.md, V-[a-z0-9-]+")
@@ -27,6 +32,18 @@ def test_every_function_has_a_page_that_declares_its_parameters():
         text = page(name)
         assert text.startswith(f"# {name}\n"), name
         assert all(f"| `{p.name}` | {p.direction} | {p.memory} |" in text for p in function.parameters), name
+
+
+def test_a_page_says_how_results_are_judged():
+    """Samples of every operation give the rows; the reserve space of an earlier call leaves nothing to bound."""
+    assert "| ConvolutionForward-GEMM | `y` | FLOAT | FLOAT | " in page("cudnnConvolutionForward")
+    assert re.search(
+        r"\| ConvolutionForward-FFT \| `y` \| .* \| none, the worst case alone \|", page("cudnnConvolutionForward")
+    )
+    assert "| ScaleTensor | `y` | FLOAT | FLOAT | 0 | rounded once |" in page("cudnnScaleTensor")
+    computing = {function_of(kind) for kind in implemented()}
+    without = {name for name in computing if "## Tolerance" not in page(name)}
+    assert without == {"cudnnMultiHeadAttnBackwardWeights", "cudnnRNNBackwardWeights_v8"}
 
 
 def test_every_clause_stands_on_one_page():
@@ -77,3 +94,12 @@ def test_errata_that_the_tree_cites_exist():
     }
     assert len(cited) > 100
     assert [c for c in sorted(cited) if c[1] not in known] == []
+
+
+def test_a_reader_that_stops_early_causes_no_message():
+    """`dualdnn show NAME | head -1` ends like other commands whose output nobody reads."""
+    shown = subprocess.Popen(
+        [sys.executable, "-m", "dualdnn.conformance", "show", "cudnnPoolingForward"], stdout=-1, stderr=-1
+    )
+    shown.stdout.close()
+    assert shown.stderr.read() == b"" and shown.wait() == 128 + signal.SIGPIPE
