@@ -23,6 +23,7 @@ myst_heading_anchors = 2
 html_theme = "furo"
 html_title = f"dualdnn {release}"
 html_copy_source = False
+html_static_path = html_css_files = ["site.css"]
 html_math_renderer = "mathml"  # browsers draw it themselves, without a script from elsewhere
 exclude_patterns = ["_build"]
 # Guides point at files of the repository, which are no pages.

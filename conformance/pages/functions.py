@@ -17,6 +17,7 @@ from ..differences import DIFFERENCES
 from .evidence import Evidence, of_subject
 from .examples import example_of
 from .speed import speeds
+from .tolerance import tolerances
 
 LIBRARIES = {
     "ops_infer": "Operations, inference", "ops_train": "Operations, training", "cnn_infer": "Convolutions, inference",
@@ -42,7 +43,7 @@ def page(name: str) -> str:
     """Return the page of a function or type. Raises KeyError if the documents do not have the name."""
     subjects()[name]
     parts = [f"# {name}", _heading(name), _signature(name), _formula(name), *_clauses(name)]
-    parts += [_support(name), _errata(name), _differences(name), _speed(name), _example(name)]
+    parts += [_support(name), _tolerance(name), _errata(name), _differences(name), _speed(name), _example(name)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -120,7 +121,7 @@ def _clauses(name: str) -> Iterable[str]:
     }
     for title, belongs in kinds.items():
         rows = [
-            (one.clause.id.partition("/")[2], one.clause.status or one.clause.kind, one.clause.text, one.state, _shown_by(one))
+            (one.clause.id.partition("/")[2], (one.clause.status or one.clause.kind).removeprefix("CUDNN_STATUS_"), one.clause.text, one.state, _shown_by(one))
             for one in found
             if belongs(one)
         ]  # fmt: skip
@@ -130,6 +131,16 @@ def _clauses(name: str) -> Iterable[str]:
 def _shown_by(one: Evidence) -> str:
     more = f" and {len(one.cases) - 1} more" if len(one.cases) > 1 else ""
     return f"`{one.cases[0]}`{more}" if one.cases else one.why
+
+
+def _tolerance(name: str) -> str:
+    head = ("sample", "output", "type", "arithmetic", "allowed error", "sharper rule")
+    text = titled("Tolerance", head, list(tolerances(name)))
+    note = (
+        "The allowed error is the worst case over the largest result, in roundoffs of the arithmetic, for the sample of this name in"
+        " `conformance/cases/every_operation.toml`. Where inputs are random, the sharper rule holds, too (docs/tolerance.md)."
+    )
+    return f"{text}\n\n{note}" if text else ""
 
 
 def _support(name: str) -> str:
