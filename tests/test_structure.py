@@ -78,6 +78,11 @@ def test_no_modules_import_each_other_in_a_circle():
     TopologicalSorter(graph).prepare()  # It raises CycleError, which names the modules.
 
 
+def test_no_folder_has_more_than_30_modules():
+    count = collections.Counter(path.parent for path in sources())
+    assert not {str(folder.relative_to(ROOT)) for folder, modules in count.items() if modules > 30}
+
+
 def test_only_the_device_layer_touches_pycuda():
     users = [path for path in sources() if "import pycuda" in path.read_text() or "from pycuda" in path.read_text()]
     assert {str(path.relative_to(ROOT)) for path in users} <= {"accelerated/runtime/contexts.py"}

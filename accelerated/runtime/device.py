@@ -42,7 +42,7 @@ def concurrent_multiprocessors(device: Any) -> int:
     return int(device.multiprocessors) if device.kind == "gpu" else 1
 
 
-def bytes_of_lone_block(device: Any) -> int:
+def smem_for_one_block_per_sm(device: Any) -> int:
     """Return the dynamic shared memory, in bytes per block, that limits the occupancy to one block per SM."""
     return -(-int(device.shared_bytes_per_block) // 2)
 
@@ -52,7 +52,7 @@ def bytes_to_spread(device: Any, blocks: int) -> int:
 
     Without it, a dependent launch that starts early crowds its blocks on the few SMs that the previous kernel has left.
     """
-    return bytes_of_lone_block(device) if blocks <= device.multiprocessors else 0
+    return smem_for_one_block_per_sm(device) if blocks <= device.multiprocessors else 0
 
 
 _ONLY_BUILT: ContextVar[bool] = ContextVar("only built", default=False)

@@ -35,9 +35,9 @@ from .device import (
     NativeLaunch,
     Stream,
     bytes_of,
-    bytes_of_lone_block,
     check_range,
     reaches,
+    smem_for_one_block_per_sm,
 )
 from .driver import (
     COOPERATIVE,
@@ -203,7 +203,7 @@ class GpuFunction(Function):
 
         Its blocks synchronize through memory that only one launch at a time may use.
         """
-        lone = bytes_of_lone_block(self.device) if shape.cooperative else 0
+        lone = smem_for_one_block_per_sm(self.device) if shape.cooperative else 0
         return max(shape.shared_bytes, lone)
 
     def _configure(self, shape: LaunchShape, stream: int) -> Configuration:
