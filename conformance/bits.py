@@ -47,7 +47,7 @@ HASHED = ("forward-ALGO_IMPLICIT", "data-", "bias-", "pooling-")  # operations w
 
 
 def with_images(operation: Any, images: int, first: int = 0) -> Any:
-    """Return the operation for a number of images, from one on where it names data of each image."""
+    """Return the operation on some of its images; ``first`` matters if it has values for each image, such as lengths."""
     if isinstance(operation, CTCLoss):
         return _with_sequences(operation, slice(first, first + images))
     if isinstance(operation, RNNForward | RNNBackwardData):
@@ -65,7 +65,7 @@ def with_images(operation: Any, images: int, first: int = 0) -> Any:
 
 
 def _with_sequences(operation: CTCLoss, chosen: slice) -> CTCLoss:
-    """Return the loss of some sequences of a loss."""
+    """Return the CTC loss of some of its sequences."""
     lengths = operation.hostLabelLengths
     labels = operation.hostLabels[sum(lengths[: chosen.start]) : sum(lengths[: chosen.stop])]
     times, _, classes = operation.probs.dims
@@ -88,7 +88,7 @@ def results(caller: Caller, operation: Operation, memory: dict[str, Array]) -> d
 
 
 def _with_states(operation: RNNForward | RNNBackwardData, chosen: slice) -> Any:
-    """Return the call of some sequences of a call, with their states."""
+    """Return the recurrent call on some of its sequences and their states."""
     lengths = operation.y.lengths[chosen]
 
     def resized(spec: Any) -> Any:
@@ -168,13 +168,13 @@ def recorded() -> dict[str, dict[str, str]]:
 
 
 def memory_of(operation: Operation, seed: int = 0) -> dict[str, Array]:
-    """Return random inputs and zeros in all else."""
+    """Return memory for all operands: inputs are random, other operands are zeros."""
     found = prepare(operation, "normal", seed)
     return {name: found[name] if name in operation.reads else np.zeros_like(found[name]) for name in operation.operands}
 
 
 def of_batches(caller: Caller, operation: Any) -> list[str]:
-    """Return which images of BATCHES have other bits than in the first batch that has them."""
+    """Return the images whose bits differ between two of BATCHES, each compared with the first batch that has it."""
     whole = with_images(operation, IMAGES)
     every = memory_of(whole)
     owners: dict[str, Any] = dict.fromkeys(every, whole)
@@ -199,7 +199,7 @@ def of_batches(caller: Caller, operation: Any) -> list[str]:
 
 
 def _images(operation: Any, name: str, content: Array, chosen: slice) -> Array:
-    """Return some images of an operand, or all of it where it is not divided by images."""
+    """Return some images of an operand, or the whole operand if it has no dimension of images."""
     if name in operation.raw:
         return content
     one, two = (with_images(operation, images).tensor(name).dims for images in (1, 2))
@@ -211,7 +211,7 @@ def _images(operation: Any, name: str, content: Array, chosen: slice) -> Array:
 
 
 def of_multiprocessors(caller: Caller, operation: Operation) -> list[str]:
-    """Return for which numbers of multiprocessors the result has other bits than for the first."""
+    """Return the numbers of multiprocessors whose result differs in bits from the result for the first number."""
     memory, found = memory_of(operation), dict[int, str]()
     for count in MULTIPROCESSORS:
         with divided_among(caller.handle, count):
@@ -220,7 +220,7 @@ def of_multiprocessors(caller: Caller, operation: Operation) -> list[str]:
 
 
 def of_solvers(caller: Caller, operation: Operation) -> list[str]:
-    """Return the pairs of solvers that declare one order of sums and give different bits."""
+    """Return the pairs of solvers that declare the same order of sums but give different bits."""
     device, memory = caller.handle.backend.planned_on, memory_of(operation)
     family = SOLVER_FAMILIES[type(operation)]
     problem, first, wrong = family.problem(operation, device), dict[Any, tuple[str, str]](), []

@@ -64,8 +64,8 @@ class Lane(NamedTuple):
 
     @staticmethod
     def of(groups: int, filters: int, channels: int, most: int = MAX_PER_LANE) -> Lane:
-        """Return the lane for groups of these filters and channels, each up to ``most``. A lane has several groups if
-        it has all of each.
+        """Return the lane for groups of these filters and channels, at most ``most`` of each. It takes several groups
+        if it takes all filters and channels of a group.
         """
         of_lane = [min(most, 1 << (count - 1).bit_length()) for count in (filters, channels)]
         together = min(max(1, MAX_PER_LANE // max(of_lane)), 1 << (groups.bit_length() - 1))
@@ -85,7 +85,7 @@ class Lane(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """Hold the convolution of a gradient, and the stride between taps that meet the same residue."""
+    """Hold the convolution of a gradient, and the stride between taps of the same residue class."""
 
     convolution: ConvolutionSpec
     apart: tuple[int, ...]
@@ -95,8 +95,8 @@ class Backward(NamedTuple):
 class GroupedProduct:
     """Describe one convolution of x to y, or its gradient with dy as x and dx as y.
 
-    ``value``: its geometry; a gradient has the pixels of the first residue. ``w_steps``: strides of w between filters,
-    channels and taps along each axis, in elements. ``taps``: the most that meet a pixel.
+    ``value``: its geometry; a gradient has the pixels of the first residue class. ``w_steps``: strides of w between
+    filters, channels and taps along each axis, in elements. ``taps``: the maximum number that meets a pixel.
     """
 
     groups: int
@@ -188,8 +188,8 @@ class GroupedProduct:
     ) -> Launch:
         """Return the launch.
 
-        ``noting`` counts the blocks of a product that has computed y before. Where the first words of ``workSpace`` say
-        that all were right, the launch does nothing.
+        ``noting``: number of blocks of an earlier product that has computed y and noted in the first words of
+        ``workSpace`` whether its results are right. If all are, this launch does nothing. 0: there is none.
         """
         value, lane, channels = self.value, self.lane, self.channels
         last = channels_last(self.x) and channels_last(self.y)

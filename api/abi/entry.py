@@ -28,9 +28,9 @@ Entry = Callable[[tuple[Any, ...]], int]
 
 
 class Border:
-    """Hold what the exports of one library call.
+    """Hold the Python functions that the exports of one C library call.
 
-    entries: maps the number of a function to how a call's words are read, their bytes, and what serves the call.
+    entries: maps the number of a function to (reader of a call's words, bytes of these words, function that serves it).
     is_replayed: says whether the memo may answer instead of Python.
     """
 
@@ -64,9 +64,9 @@ class Border:
         return self.face.version[kind]
 
     def serve(self, number: int, words: Any) -> int:
-        """Serve the call of a function, the one with this number in the face's table.
+        """Serve a call of the function with this number in the face's table, and return its status.
 
-        words: is the address of its arguments. A program pays only for functions that it calls.
+        words: is the address of its arguments. The entry of a function is made with its first call.
         """
         try:
             unpack, size, entry = self.entries[number]

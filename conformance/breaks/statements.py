@@ -44,13 +44,13 @@ BOTH_WAYS = re.compile(r"\b(?:read and (?:written|updated)|input and output)\b")
 
 
 def sort_of(how: str) -> str:
-    """Return the sort of statements that such a break is of."""
+    """Return which sort of statement this break can prove."""
     return DEMAND if how in OF_DEMANDS else PERMISSION if how in OF_PERMISSIONS else DESCRIPTION
 
 
 @cache
 def statements_of(clause: Any) -> tuple[tuple[str, str], ...]:
-    """Return the statements of a sentence as (sort, text); nothing for a sentence of one sort, and for rows of tables."""
+    """Return the statements of a sentence as (sort, text); empty for rows of tables and if all statements have one sort."""
     if (
         clause.status
         or clause.kind in ("lifetime", "ordering")
@@ -65,7 +65,7 @@ def statements_of(clause: Any) -> tuple[tuple[str, str], ...]:
 
 
 def sort_of_text(text: str) -> str:
-    """Return the sort of a statement; a statement that permits NULL demands nothing, whatever else it names."""
+    """Return the sort of a statement. A statement that permits NULL is a permission, whatever else it names."""
     if re.search(r"\bNULL\b", text) and PERMITS.search(text):
         return PERMISSION
     return DEMAND if DEMANDS.search(text) else PERMISSION if PERMITS.search(text) else DESCRIPTION
@@ -77,7 +77,7 @@ def sorts_of(clause: Any) -> tuple[str, ...]:
 
 
 def stated(clause: Any, broken: Any) -> list[Any]:
-    """Return the clause itself, or for a sentence of several sorts its statements of the sort of a break, as clauses."""
+    """Return the clause; if its statements have several sorts, return one clause for each statement of the break's sort."""
     if not statements_of(clause):
         return [clause]
     return [replace(clause, text=text) for sort, text in statements_of(clause) if sort == sort_of(broken.how)]

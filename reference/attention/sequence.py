@@ -108,7 +108,7 @@ class Sequence:
 
     @cached_property
     def rescales(self) -> int:
-        """Return the roundings that a running sum has because larger maxima may turn up."""
+        """Return the roundings of a running sum that is rescaled whenever a larger maximum turns up."""
         return RESCALE * min(len(self.keys), MAX_RESCALES)
 
     @cached_property
