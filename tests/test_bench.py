@@ -177,7 +177,7 @@ def test_no_fallback_is_timed(monkeypatch):
     assert waited == [0, 1]
 
 
-def test_a_rival_rounds_no_more_than_the_row_allows():
+def test_a_baseline_rounds_no_more_than_the_row_allows():
     """Baselines of float recurrent networks use FMA_MATH where the row does, and both other math types elsewhere."""
     exact = next(row for row in rows("float FMA"))
     assert {one.network.math_type for _, one in algorithms_of(exact.operation)} == {cudnnMathType_t.CUDNN_FMA_MATH}

@@ -342,7 +342,7 @@ def test_pytorch_is_asked_for_the_same_convolution(operation, names):
         )
 
 
-def test_both_rivals_and_the_better_one_counts():
+def test_both_baselines_are_timed_and_the_better_one_counts():
     torch = StandInTorch()
     result = measured(FLAT, StandInVendor(), torch)
     assert result["message"] is None and result["graph_us"] > 0 and result["vendor_us"] > 0

@@ -83,7 +83,7 @@ def test_every_family_is_drawn_within_its_limits():
         assert MIN_BYTES <= row.nbytes <= MAX_BYTES and row.flops <= MAX_FLOPS
 
 
-def test_a_family_line_gives_the_shares_below_its_rivals():
+def test_a_family_line_gives_the_shares_below_its_baseline():
     results = [{"family": "pooling", "speedup": speedup} for speedup in (0.4, 0.7, 1.0, 2.0)]
     (line, _) = family_lines(results)
     assert "4 rows: geometric mean 0.87, 50.0% below 0.8, 25.0% below 0.5, least 0.400" in line

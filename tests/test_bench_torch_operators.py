@@ -31,7 +31,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("family, operation", CALLS, ids=[f"{family}-{i}" for i, (family, _) in enumerate(CALLS)])
-def test_the_rival_computes_the_same(family, operation):
+def test_the_baseline_computes_the_same(family, operation):
     if hasattr(operation, "saved"):
         operation = replace(operation, saved=None)  # Mean and variance are computed from x.
     random = np.random.default_rng(5)

@@ -321,7 +321,7 @@ class Bench:
 
             rest = REST_SECONDS if self.device.kind == "gpu" and (calls or isinstance(operation, Convolution)) else 0.0
 
-            def run_rivals() -> None:
+            def run_baselines() -> None:
                 for name, theirs in graphs.items():
                     time.sleep(rest)
                     with self._told(name, messages):
@@ -331,7 +331,7 @@ class Bench:
             def run_ours() -> None:
                 self.clock.spend(graph)
 
-            benchmark.pedantic(run_ours, setup=run_rivals, rounds=ROUNDS, warmup_rounds=1)
+            benchmark.pedantic(run_ours, setup=run_baselines, rounds=ROUNDS, warmup_rounds=1)
             seconds = benchmark.stats.stats.median / graph.repetitions
         result = {"ours_us": seconds * 1e6, "host_us": self._host_seconds(ours.work, seconds) * 1e6, **found}
         for name, baseline in baselines.items():

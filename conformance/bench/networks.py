@@ -54,7 +54,7 @@ def network_rows(match: str = "") -> list[Row]:
     return list(found.values())
 
 
-def best_rival(result: Mapping[str, Any]) -> float | None:
+def best_baseline(result: Mapping[str, Any]) -> float | None:
     """Return the time of the fastest baseline of a row in microseconds."""
     return min((result[name] for name in BASELINES if result.get(name)), default=None)
 
@@ -92,7 +92,7 @@ def steps(results: Iterable[Mapping[str, Any]]) -> list[Step]:
         lost: Counter[str] = Counter()
         for count, row in network.rows():
             result = timed.get(row.name)
-            theirs = best_rival(result) if result else None
+            theirs = best_baseline(result) if result else None
             if result is None or not result["ours_us"] or theirs is None:
                 missing += count
                 continue
