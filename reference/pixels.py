@@ -1,8 +1,8 @@
-"""Compute all channels of a convolution's output at some pixels: they cover many tiles with few elements.
+"""Compute some channels of a convolution's output at some pixels: they cover many tiles with few elements.
 
 A mistake in one tile of a large output may affect one element of ten thousand. So every cell of 64 neighbouring pixels
-is sampled once within ``ROUNDS`` calls. Matrix products compute all channels of a pixel, and the bounds are those of
-the judge.
+and 64 neighbouring channels is sampled once within ``ROUNDS`` calls. Matrix products compute the channels of a call,
+and the bounds are those of the judge.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .judge import Disagreement, bounds, interval
 from .sampled import TRANSFORMS, Sample
 from .view import Array, strided
 
-CELL = 64  # pixels per computed pixel; tiles of products have at least as many
+CELL = 64  # pixels per computed pixel, and channels per computed channel; tiles of products have at least as many
 ROUNDS = 19  # calls that cover each cell once; a prime, so that alternating layers are covered too
 MIN_PIXELS = 16  # pixels of a call
-MAX_PRODUCTS = 2**27  # products of a call: a tenth of a second
+MAX_PRODUCTS = 2**24  # products of a call: a hundredth of a second
 KEPT = 100  # errors of a call that are recorded, of all compared ones
 
 
@@ -47,12 +47,20 @@ def chosen(operation: Any, number: int) -> Array:
     extents = (dims[0], *dims[2:])
     pixels = prod(extents)
     cells = -(-pixels // CELL)
-    most = max(1, MAX_PRODUCTS // (dims[1] * operation.w.dims[1] * prod(operation.w.dims[2:])))
+    most = max(1, MAX_PRODUCTS // (-(-dims[1] // CELL) * operation.w.dims[1] * prod(operation.w.dims[2:])))
     count = min(cells, most, max(MIN_PIXELS, -(-cells // ROUNDS)))
     taken = (number % ROUNDS * count + np.arange(count)) % cells
     inside = np.random.default_rng(number).integers(CELL, size=count)
     found: Array = np.stack(np.unravel_index(np.minimum(taken * CELL + inside, pixels - 1), extents), axis=1)
     return found
+
+
+def channels_of(operation: Any, number: int) -> Array:
+    """Return one channel of the output from each cell of channels, for the call with this number."""
+    (output,) = operation.outputs
+    count = operation.tensor(output).dims[1]
+    first = np.arange(0, count, CELL)
+    return first + np.random.default_rng((number, 1)).integers(np.minimum(CELL, count - first))
 
 
 class Pixels:
@@ -63,6 +71,7 @@ class Pixels:
 
     def __init__(self, operation: Any, memory: dict[str, Pages], number: int) -> None:
         self.operation, self.places = operation, chosen(operation, number)
+        self.channels = channels_of(operation, number)
         (self.output,) = operation.outputs
         with np.errstate(all="ignore"):
             value, size = self._sums(memory)
@@ -76,7 +85,8 @@ class Pixels:
     def compare(self, after: Pages, said: Sample) -> None:
         """Compare the output of the call with the expected channels."""
         spec = self.operation.tensor(self.output)
-        number = _gathered(spec, after, self.places[:, 0], [self.places[:, 1 + d] for d in range(spec.rank - 2)])
+        positions = [self.places[:, 1 + d] for d in range(spec.rank - 2)]
+        number = _gathered(spec, after, self.places[:, 0], positions, self.channels)
         with np.errstate(all="ignore"):
             lowest, highest, half = interval(self.value, self.bound, spec.scalar_type)
             allowed = self.bound + half
@@ -88,7 +98,7 @@ class Pixels:
         said.ratios += right[order[:: max(1, order.size // KEPT)]].tolist()
         for pixel, channel in np.argwhere(wrong)[:KEPT]:
             place = self.places[pixel]
-            index = (int(place[0]), int(channel), *map(int, place[1:]))
+            index = (int(place[0]), int(self.channels[channel]), *map(int, place[1:]))
             far = float(abs(ratio[pixel, channel]))
             got, due, may = (float(a[pixel, channel]) for a in (number, self.value, allowed))
             said.wrong.append(Disagreement(self.output, index, got, due, may, far if np.isfinite(far) else np.inf))
@@ -100,10 +110,19 @@ class Pixels:
         is_forward = isinstance(o, ConvolutionForward)
         name = "x" if is_forward else "dy"
         source, filters = o.tensor(name), o.tensor("w")
-        groups, (outer, depth), taps = c.group_count, filters.dims[:2], filters.dims[2:]
-        memory["w"].need(np.arange(0, memory["w"].bytes.size))
-        weights = strided(filters, memory["w"].bytes).astype(np.float64).reshape(groups, outer // groups, depth, *taps)
-        value = size = np.zeros((groups, len(self.places), weights.shape[1 if is_forward else 2]))
+        (outer, depth), taps = filters.dims[:2], filters.dims[2:]
+        # For a data gradient the channels of a filter are the outputs, and a group's filters are summed.
+        summed = depth if is_forward else outer // c.group_count
+        group, inside = np.divmod(self.channels, outer // c.group_count if is_forward else depth)
+        if is_forward:
+            of_channel = np.broadcast_to(self.channels[:, np.newaxis], (len(self.channels), summed))
+            of_term = np.broadcast_to(np.arange(summed), of_channel.shape)
+        else:
+            of_channel = group[:, np.newaxis] * summed + np.arange(summed)
+            of_term = np.broadcast_to(inside[:, np.newaxis], of_channel.shape)
+        value, size = np.zeros((2, len(self.places), len(self.channels)))
+        used = np.unique(group)
+        read_channels = (used[:, np.newaxis] * summed + np.arange(summed)).ravel()
         for tap in product(*map(range, taps)):
             positions, there = [], np.ones(len(self.places), bool)
             for d, t in enumerate(tap):
@@ -118,24 +137,27 @@ class Pixels:
                 positions.append(at)
             if not there.any():
                 continue
-            read = _gathered(source, memory[name], self.places[there, 0], [at[there] for at in positions])
-            terms = np.zeros((len(self.places), source.dims[1]))
-            terms[there] = read
-            stored = tuple(extent - 1 - t if c.is_flipped else t for t, extent in zip(tap, taps, strict=True))
-            matrix = weights[(..., *stored)]
-            matrix = matrix.transpose(0, 2, 1) if is_forward else matrix
-            grouped = terms.reshape(len(terms), groups, -1).transpose(1, 0, 2)
-            value = value + grouped @ matrix
-            size = size + np.abs(grouped) @ np.abs(matrix)
-        return tuple(part.transpose(1, 0, 2).reshape(len(self.places), -1) for part in (value, size))  # type: ignore[return-value]  # two
+            read = _gathered(
+                source, memory[name], self.places[there, 0], [at[there] for at in positions], read_channels
+            )
+            terms = np.zeros((len(used), len(self.places), summed))
+            terms[:, there] = read.reshape(len(read), len(used), summed).transpose(1, 0, 2)
+            stored = [np.asarray(e - 1 - t if c.is_flipped else t) for t, e in zip(tap, taps, strict=True)]
+            matrix = _elements(filters, memory["w"], (of_channel, of_term, *stored))
+            for i, number in enumerate(used):
+                mine = group == number
+                value[:, mine] += terms[i] @ matrix[mine].T
+                size[:, mine] += np.abs(terms[i]) @ np.abs(matrix[mine]).T
+        return value, size
 
 
-def _gathered(spec: Any, memory: Pages, images: Array, positions: list[Array]) -> Array:
-    """Return the elements of these pixels, (pixel, channel), and copy the pages that hold them."""
-    steps = images * spec.strides[0] + sum(at * step for at, step in zip(positions, spec.strides[2:], strict=True))
-    places = steps[:, np.newaxis] + np.arange(spec.dims[1]) * spec.strides[1]
-    memory.need(places * spec.scalar_bytes)
-    found: Array = strided(spec, memory.bytes)[
-        (images[:, np.newaxis], np.arange(spec.dims[1]), *(at[:, np.newaxis] for at in positions))
-    ]
+def _gathered(spec: Any, memory: Pages, images: Array, positions: list[Array], channels: Array) -> Array:
+    """Return the elements of these pixels and channels, (pixel, channel)."""
+    return _elements(spec, memory, (images[:, np.newaxis], channels, *(at[:, np.newaxis] for at in positions)))
+
+
+def _elements(spec: Any, memory: Pages, index: tuple[Array, ...]) -> Array:
+    """Return the elements at broadcast indices, and copy the pages that hold them."""
+    memory.need(sum(at * step for at, step in zip(index, spec.strides, strict=True)) * spec.scalar_bytes)
+    found: Array = strided(spec, memory.bytes)[index]
     return found.astype(np.float64)

@@ -48,11 +48,12 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("cell", [1, 2])
 @pytest.mark.parametrize("kind", ["Forward", "BackwardData"])
-def test_pixels_are_what_the_reference_computes(kind, shape, monkeypatch):
-    """Values and bounds equal the judge's, and the call that samples a pixel finds one wrong channel of it."""
+def test_pixels_are_what_the_reference_computes(kind, cell, shape, monkeypatch):
+    """Values and bounds equal the judge's, and the call that samples a pixel and a channel finds that it is wrong."""
     operation = convolution(kind, **shape)
-    monkeypatch.setattr(pixels, "CELL", 1)
+    monkeypatch.setattr(pixels, "CELL", cell)
     memory = prepare(operation, "normal", 1)
     after = {name: array.copy() for name, array in memory.items()}
     run(operation, after)
@@ -76,14 +77,16 @@ def test_pixels_are_what_the_reference_computes(kind, shape, monkeypatch):
         found, said = looked(number)
         assert not said.wrong and said.worst <= 1
         for row, place in enumerate(found.places):
-            index = (place[0], slice(None), *place[1:])
+            index = (place[0], found.channels, *place[1:])
             assert np.allclose(found.value[row], value[index], rtol=1e-12)
             assert np.allclose(found.bound[row], bound[index], rtol=1e-6)
             met += 1
-    assert met >= value[:, 0].size
-    place = looked(3)[0].places[0]
+        assert sorted(found.channels // cell) == list(range(-(-value.shape[1] // cell)))
+    assert met * cell >= value[:, 0].size
+    found = looked(3)[0]
+    place = (found.places[0][0], found.channels[1], *found.places[0][1:])
     after[output].view(np.float32)[
-        sum(int(i) * s for i, s in zip((place[0], 1, *place[1:]), operation.tensor(output).strides, strict=True))
+        sum(int(i) * s for i, s in zip(place, operation.tensor(output).strides, strict=True))
     ] += 1
     assert len(looked(3)[1].wrong) == 1
 
@@ -116,10 +119,13 @@ def is_found(kind, layer, random):
     own = int(random.integers(alike))
     numbers = [step * alike + own + 1 for step in range(STEPS)]
     if kind != "BackwardFilter":
-        first = int(random.integers(-(-dims[0] * dims[2] * dims[3] // TILE))) * TILE
-        taken = np.concatenate([pixels.chosen(operation, number) for number in numbers])
-        flat = np.ravel_multi_index(tuple(taken.T), (dims[0], *dims[2:]))
-        return bool(((flat >= first) & (flat < first + TILE)).any())
+        pixel_tiles, channel_tiles = -(-dims[0] * dims[2] * dims[3] // TILE), -(-dims[1] // TILE)
+        first, column = int(random.integers(pixel_tiles)), int(random.integers(channel_tiles))
+        for number in numbers:
+            flat = np.ravel_multi_index(tuple(pixels.chosen(operation, number).T), (dims[0], *dims[2:]))
+            if (flat // TILE == first).any() and (pixels.channels_of(operation, number) // TILE == column).any():
+                return True
+        return False
     row, column = (int(random.integers(-(-extent // TILE))) for extent in (dims[0], dims[1] * taps * taps))
     count = max(1, min(200, sampled.READS // (2 * operation.dy.dims[0] * operation.dy.dims[2] * operation.dy.dims[3])))
     for number in numbers:

@@ -16,6 +16,8 @@ from dualdnn.reference.view import strided
 Array = np.ndarray[Any, Any]
 SMALL = 2**18  # bytes of all operands; smaller calls are judged in every element
 READ_WHOLE = 2**24  # bytes of an output; smaller ones are searched for non-finite elements, and their gaps are compared
+READ_EACH = 2**21  # bytes of an output; larger ones are searched and compared in one of TURNS calls
+TURNS = 8
 SUSPECTS = 8  # extra non-finite elements to evaluate
 
 
@@ -41,6 +43,7 @@ class Watch:
         number: int,
     ) -> None:
         self.operation, self.operands, self.read = operation, operands, read
+        self.read_whole = READ_EACH if number % TURNS else READ_WHOLE
         self.said = sampled.Sample()
         self.pages = {name: self._pages(name) for name in operands}
         self.outputs = [name for name in operation.tensors_written if name in operands]
@@ -55,7 +58,7 @@ class Watch:
         self.pixels = None
         if pixels.serves(operation):
             self.pixels = pixels.Pixels(operation, self.pages, number)
-            places = {name: at[: spots // 8] for name, at in places.items()}
+            places = {name: at[: spots // 25] for name, at in places.items()}
         self.expected = sampled.expected(operation, self.pages, places, self.said)
 
     def finish(self) -> list[str]:
@@ -83,7 +86,7 @@ class Watch:
         return self.read(*self.operands[name])
 
     def _has_gaps(self, name: str) -> bool:
-        return not self.operation.tensor(name).is_packed and self.operands[name][1] <= READ_WHOLE
+        return not self.operation.tensor(name).is_packed and self.operands[name][1] <= self.read_whole
 
     def _strays(self) -> list[str]:
         """Return messages on changed input pages that were read, and on changed gaps of outputs."""
@@ -102,7 +105,7 @@ class Watch:
     def _not_finite(self, name: str) -> list[tuple[int, ...]]:
         """Return some non-finite elements of an output whose inputs are still unchanged."""
         spec, (_, size) = self.operation.tensor(name), self.operands[name]
-        if self.is_in_place or size > READ_WHOLE or spec.vector_length > 1:
+        if self.is_in_place or size > self.read_whole or spec.vector_length > 1:
             return []
         elements = strided(spec, self._whole(name))
         if elements.dtype.kind in "iu":

@@ -16,7 +16,7 @@ Index = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 Bytes = Array
 PAGE = 2**16  # bytes that are copied at a time
-COMPARED = 128  # pages of an operand that are copied again to see whether they changed
+COMPARED = 32  # pages of an operand that are copied again to see whether they changed
 
 
 class Untold(Exception):
