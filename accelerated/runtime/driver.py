@@ -219,7 +219,7 @@ class LoadedKernel:
 
     def __init__(self, driver: Driver, handle: ctypes.c_void_p) -> None:
         self.driver, self.handle = driver, handle.value
-        self._launch = driver.functions["cuLaunchKernelEx"]
+        self.start = driver.functions["cuLaunchKernelEx"]
 
     def attribute(self, number: int) -> int:
         value = ctypes.c_int()
@@ -237,5 +237,5 @@ class LoadedKernel:
 
     def launch(self, how: Configuration, parameters: Any) -> None:
         """Launch the kernel. parameters: a pointer to the pointer to its one argument. Raises DriverError."""
-        if code := self._launch(how.address, self.handle, parameters, None):
+        if code := self.start(how.address, self.handle, parameters, None):
             raise self.driver.error("cuLaunchKernelEx", code)

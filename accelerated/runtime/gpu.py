@@ -164,52 +164,44 @@ class GpuFunction(Function):
         configurations, kernel = Answers(STREAMS_KEPT), self._kernel
 
         def bound(arguments: bytes) -> Launching:
-            pointer = ctypes.byref(ctypes.c_char_p(arguments))
+            content = ctypes.c_char_p(arguments)
+            pointer = ctypes.addressof(content)
 
             def launch(stream: Stream | None) -> None:
                 number = stream.handle if stream else 0
                 how = configurations.get(number) or configurations.of(number, lambda: self._configure(shape, number))
-                try:
-                    kernel.launch(how, pointer)
-                except DriverError as error:
-                    self._launch_entered(error, how, pointer, shape)
+                if code := kernel.start(how.address, kernel.handle, pointer, None):
+                    self._launch_entered(code, how, content, shape)
 
             return launch
 
         return bound
 
-    def _launch_entered(self, error: DriverError, how: Configuration, parameters: Any, shape: LaunchShape) -> None:
-        """Repeat a launch in the device's context after it failed in the thread's. Raises DeviceError."""
-        if error.code not in contexts.FOREIGN:
-            raise self._not_launched(error, shape) from error
-        try:
-            with self.device.entered():
-                self._kernel.launch(how, parameters)
-        except DriverError as again:
-            raise self._not_launched(again, shape) from again
+    def _launch_entered(self, code: int, how: Configuration, content: Any, shape: LaunchShape) -> None:
+        """Repeat a launch in the device's context if the driver refused the thread's. Raises DeviceError.
 
-    def _not_launched(self, error: DriverError, shape: LaunchShape) -> DeviceError:
-        described = " ".join(f"{name}={value}" for name, value in shape._asdict().items())
-        return DeviceError(f"launching {self.name} with {described}: {error}")
+        code: the driver's result in the thread's context. content: the pointer to the arguments.
+        """
+        try:
+            if code not in contexts.FOREIGN:
+                raise self._kernel.driver.error("cuLaunchKernelEx", code)
+            with self.device.entered():
+                self._kernel.launch(how, ctypes.byref(content))
+        except DriverError as error:
+            described = " ".join(f"{name}={value}" for name, value in shape._asdict().items())
+            raise DeviceError(f"launching {self.name} with {described}: {error}") from error
 
     def native(self, shape: LaunchShape) -> NativeLaunch:
         grid, block = ((*sizes, 1, 1)[:3] for sizes in shape[:2])
-        return NativeLaunch(
-            int(self._kernel.handle or 0), grid, block, self._bytes_of_block(shape), shape.cooperative, self._overlaps
-        )
-
-    def _bytes_of_block(self, shape: LaunchShape) -> int:
-        """Return the dynamic shared memory in bytes per block. A cooperative launch gets one block per SM.
-
-        Its blocks synchronize through memory that only one launch at a time may use.
-        """
+        # A cooperative launch gets one block per SM: its blocks synchronize through memory of one launch at a time.
         lone = smem_for_one_block_per_sm(self.device) if shape.cooperative else 0
-        return max(shape.shared_bytes, lone)
+        nbytes = max(shape.shared_bytes, lone)
+        return NativeLaunch(int(self._kernel.handle or 0), grid, block, nbytes, shape.cooperative, self._overlaps)
 
     def _configure(self, shape: LaunchShape, stream: int) -> Configuration:
-        grid, block, _, cooperative = shape
-        attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
-        return configuration(grid, block, self._bytes_of_block(shape), stream, attributes)
+        _, grid, block, shared_bytes, cooperative, overlaps = self.native(shape)
+        attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * overlaps
+        return configuration(grid, block, shared_bytes, stream, attributes)
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
         try:

@@ -85,7 +85,7 @@ def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
     """kilobytes: shared memory per multiprocessor, and at most per block, which reserves one more."""
     function = object.__new__(GpuFunction)
     function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024, multiprocessors=6)
-    function._overlaps = False
+    function._overlaps, function._kernel = False, SimpleNamespace(handle=77)
 
     def bytes_of_block(asked, cooperative):
         how = function._configure(LaunchShape((4,), (32,), asked, cooperative), 0)
