@@ -1,7 +1,7 @@
 """Compute some channels of a convolution's output at some pixels: they cover many tiles with few elements.
 
 A mistake in one tile of a large output may affect one element of ten thousand. So every cell of 64 neighbouring pixels
-and 64 neighbouring channels is sampled once within ``ROUNDS`` calls. Matrix products compute the channels of a call,
+and at most 64 neighbouring channels is sampled once within ``ROUNDS`` calls. Matrix products compute the channels of a call,
 and the bounds are those of the judge.
 """
 
@@ -23,9 +23,10 @@ from .judge import Disagreement, bounds, interval
 from .sampled import TRANSFORMS, Sample
 from .view import Array, strided
 
-CELL = 64  # pixels per computed pixel, and channels per computed channel; tiles of products have at least as many
+CELL = 64  # pixels per computed pixel; tiles of products have at least as many
 ROUNDS = 19  # calls that cover each cell once; a prime, so that alternating layers are covered too
 MIN_PIXELS = 16  # pixels of a call
+MIN_CHANNELS = 16  # channels of a call, where the output has as many
 MAX_PRODUCTS = 2**24  # products of a call: a hundredth of a second
 KEPT = 100  # errors of a call that are recorded, of all compared ones
 
@@ -47,7 +48,8 @@ def chosen(operation: Any, number: int) -> Array:
     extents = (dims[0], *dims[2:])
     pixels = prod(extents)
     cells = -(-pixels // CELL)
-    most = max(1, MAX_PRODUCTS // (-(-dims[1] // CELL) * operation.w.dims[1] * prod(operation.w.dims[2:])))
+    products = len(channels_of(operation, number)) * operation.w.dims[1] * prod(operation.w.dims[2:])
+    most = max(1, MAX_PRODUCTS // products)
     count = min(cells, most, max(MIN_PIXELS, -(-cells // ROUNDS)))
     taken = (number % ROUNDS * count + np.arange(count)) % cells
     inside = np.random.default_rng(number).integers(CELL, size=count)
@@ -59,8 +61,9 @@ def channels_of(operation: Any, number: int) -> Array:
     """Return one channel of the output from each cell of channels, for the call with this number."""
     (output,) = operation.outputs
     count = operation.tensor(output).dims[1]
-    first = np.arange(0, count, CELL)
-    return first + np.random.default_rng((number, 1)).integers(np.minimum(CELL, count - first))
+    cell = max(1, min(CELL, count // MIN_CHANNELS))
+    first = np.arange(0, count, cell)
+    return first + np.random.default_rng((number, 1)).integers(np.minimum(cell, count - first))
 
 
 class Pixels:

@@ -48,12 +48,13 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("cell", [1, 2])
+@pytest.mark.parametrize("cell", [1, 2])  # channels
 @pytest.mark.parametrize("kind", ["Forward", "BackwardData"])
 def test_pixels_are_what_the_reference_computes(kind, cell, shape, monkeypatch):
     """Values and bounds equal the judge's, and the call that samples a pixel and a channel finds that it is wrong."""
     operation = convolution(kind, **shape)
     monkeypatch.setattr(pixels, "CELL", cell)
+    monkeypatch.setattr(pixels, "MIN_CHANNELS", 1)
     memory = prepare(operation, "normal", 1)
     after = {name: array.copy() for name, array in memory.items()}
     run(operation, after)
