@@ -17,9 +17,10 @@ from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
 from .records import Record, likeness
 from .reproducible import at_level, canonical_operation, require_level
-from .runtime.device import Launching, Stream
+from .runtime.device import Launching
 from .runtime.devices import open_device
 from .runtime.errors import DeviceError, DeviceUnavailable
+from .runtime.memory import Stream
 from .runtime.timing import Clock
 from .scalars import ValueNeeded, without_values
 from .solver import is_forcing, possible_solvers, summation_order

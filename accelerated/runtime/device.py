@@ -20,6 +20,7 @@ from .background import Background, Task
 from .choices import Choices
 from .compiler import Definitions, build, existing, is_built, module, obstacle, policy
 from .errors import CompileError, DeviceError, DeviceUnavailable, NotBuilt
+from .memory import DeviceMemory, Stream
 from .scratch import Scratch
 from .tensor_map import TensorMap
 
@@ -83,47 +84,6 @@ class LaunchShape(NamedTuple):
     block: Dimensions
     shared_bytes: int = 0
     cooperative: bool = False
-
-
-class Memory(ABC):
-    """Own device memory, which is freed with its last reference or earlier by free()."""
-
-    address: int
-    nbytes: int
-    freed = False
-
-    def free(self) -> None:
-        if self.freed:
-            raise ValueError(f"the memory at {self.address:#x} ({self.nbytes} bytes) was freed already")
-        self.freed = True
-        self._release()
-
-    @abstractmethod
-    def _release(self) -> None: ...
-
-    def __del__(self) -> None:
-        if not self.freed and hasattr(self, "address"):
-            self.freed = True
-            self._release()
-
-
-class Stream(ABC):
-    """Represent a queue of work that the device does in order."""
-
-    handle: int
-    device: Device
-
-    @abstractmethod
-    def synchronize(self) -> None:
-        """Wait until all work of the stream has finished."""
-
-    @abstractmethod
-    def done(self) -> bool:
-        """Return whether all work of the stream has finished."""
-
-    def capture(self) -> int:
-        """Return the number of the graph capture of the stream; 0 where the stream is not capturing."""
-        return 0
 
 
 class NativeLaunch(NamedTuple):
@@ -224,17 +184,13 @@ class Function(ABC):
         return None
 
 
-class Device(ABC):
+class Device(DeviceMemory):
     """Define what a device offers: memory, streams, copies, and kernels that are compiled when first used."""
 
-    name: str
     kind: str
     architecture: str
     multiprocessors: int
     shared_bytes_per_block: int
-    default_stream: Stream
-    adopts_streams = True  # whether adopt_stream() accepts the handles of foreign streams
-    knows_extents = False  # whether extent() knows the size of allocations
     native_context = 0  # driver context in which C launches kernels; 0 where only Python launches
     compiles_in_background = True  # whether a fallback kernel serves while a module is compiled
     choices: Choices | None = None  # times that searches of other processes measured; None where they are not used
@@ -248,43 +204,6 @@ class Device(ABC):
         self._finding = free_in_children(threading.Lock())
         self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
         self.scratch = Scratch(self)
-
-    @abstractmethod
-    def allocate(self, nbytes: int) -> Memory:
-        """Return new memory of undefined content. Raises DeviceError where the allocation fails."""
-
-    def extent(self, address: int) -> int | None:
-        """Return the bytes from an address to the end of its allocation; None where the device does not know.
-
-        Raises ValueError where the address is in no allocation of the device.
-        """
-        return None
-
-    @abstractmethod
-    def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
-        """Copy bytes-like data to the device. Pinned memory must stay unchanged until the stream has copied it."""
-
-    @abstractmethod
-    def download(self, address: int, nbytes: int, stream: Stream | None = None) -> bytearray:
-        """Return a copy of device memory, made after the earlier work of the stream."""
-
-    @abstractmethod
-    def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None: ...
-
-    @abstractmethod
-    def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
-        """Copy within the device; the ranges must not overlap."""
-
-    @abstractmethod
-    def new_stream(self) -> Stream: ...
-
-    @abstractmethod
-    def adopt_stream(self, handle: int) -> Stream:
-        """Return a stream for the handle of one that the caller made and will destroy."""
-
-    @abstractmethod
-    def synchronize(self) -> None:
-        """Wait until all work of all streams has finished."""
 
     @abstractmethod
     def tensor_map(self, wanted: TensorMap, address: int) -> bytes:

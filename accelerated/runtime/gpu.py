@@ -31,9 +31,7 @@ from .device import (
     Function,
     Launching,
     LaunchShape,
-    Memory,
     NativeLaunch,
-    Stream,
     bytes_of,
     check_range,
     reaches,
@@ -53,6 +51,7 @@ from .driver import (
     configuration,
 )
 from .errors import DeviceError, DeviceUnavailable
+from .memory import Memory, Stream
 from .tensor_map import TensorMap
 
 STREAMS_KEPT = 16  # launch configurations kept per step of a record, one per stream

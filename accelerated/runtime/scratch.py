@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dualdnn.api.operations.forks import free_in_children
 
 from .errors import DeviceError
-
-if TYPE_CHECKING:
-    from .device import Device, Memory, Stream
+from .memory import DeviceMemory, Memory, Stream
 
 MIN_BYTES = 1 << 16
 COUNTER_BYTES = 1 << 13  # before the address of scratch memory; zeros between launches
@@ -33,7 +31,7 @@ class Scratch:
     graph capture has its own buffer, which is kept: the graph may run on any stream, whose other work has another one.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceMemory) -> None:
         self._device = device
         self._finding = free_in_children(threading.Lock())
         self._streams: dict[tuple[int, int], tuple[threading.RLock, list[ScratchMemory]]] = {}

@@ -9,8 +9,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ..device import Device, Function, LaunchShape, Stream, bytes_of, check_range
+from ..device import Device, Function, LaunchShape, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
+from ..memory import Stream
 from ..scratch import ExactScratch
 from ..sources import Definitions
 from ..tensor_map import TensorMap, emulated_map

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from dualdnn.api.operations.forks import awaited_by_forks
 
-from ..device import Memory
 from ..errors import DeviceError
+from ..memory import Memory
 
 POISON = 0xFF  # value of each byte of new memory
 ALIGNMENT = 16  # bytes to which sizes are rounded up

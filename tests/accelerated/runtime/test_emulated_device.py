@@ -21,13 +21,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dualdnn.accelerated.primitives.tma import TiledMap
-from dualdnn.accelerated.runtime.device import Device, Memory
+from dualdnn.accelerated.runtime.device import Device
 from dualdnn.accelerated.runtime.devices import gpu_is_usable, open_device
 from dualdnn.accelerated.runtime.emulated import memory as emulated_memory
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.emulated.library import launching
 from dualdnn.accelerated.runtime.emulated.memory import Allocation
 from dualdnn.accelerated.runtime.errors import DeviceError, DeviceUnavailable
+from dualdnn.accelerated.runtime.memory import Memory
 
 KERNELS = Path(__file__).parent / "kernels"
 SEEDS = (0, 1, 12345)
