@@ -73,7 +73,7 @@ def _heading(name: str) -> str:
     counts = {state: sum(one.state == state for one in found) for state in ("proven", "shown", "not applicable")}
     if found:
         said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        texts.append(f"{len(found)} clauses: {said} (what these words mean: docs/evidence.md).")
+        texts.append(f"{len(found)} clauses: {said} ([what these words mean](../evidence.md)).")
     return " ".join(texts)
 
 
@@ -138,7 +138,7 @@ def _tolerance(name: str) -> str:
     text = titled("Tolerance", head, list(tolerances(name)))
     note = (
         "The allowed error is the worst case over the largest result, in roundoffs of the arithmetic, for the sample of this name in"
-        " `conformance/cases/every_operation.toml`. Where inputs are random, the sharper rule holds, too (docs/tolerance.md)."
+        " `conformance/cases/every_operation.toml`. Where inputs are random, the sharper rule holds, too ([tolerance](../tolerance.md))."
     )
     return f"{text}\n\n{note}" if text else ""
 
