@@ -6,42 +6,47 @@
 #pragma once
 #include "gemm/stream_k.cuh"
 
-// Describes the part of a warp in a tile that several blocks share. `slots` holds [slot][warp][four sums][lane].
+// Describes the part of a warp in a tile that several blocks share. `slots` holds [slot][warpgroup][four sums][thread].
 struct SharedTile {
-  static constexpr int AT_ONCE = 8;  // reads in flight per lane
+  static constexpr int THREADS = 128, AT_ONCE = 8;  // threads of a warpgroup; reads in flight per lane
 
-  const Slots parts;
+  const Division& division;
+  unsigned tile, slot;
   float* slots;
-  unsigned* counter;
-  unsigned slot;
-  int warp, warps;
+  unsigned* counters;  // one per tile and warp
+  unsigned warp, warps;
 
   __device__ __forceinline__ SharedTile(const Division& d, const Segment& segment, float* slots, unsigned* counters,
-                                        int warp, int warps)
-      : parts(d, segment.tile - d.unsplit),
-        slots(slots),
-        counter(counters + (segment.tile - d.unsplit) * warps + warp),
+                                        unsigned warp, unsigned warps)
+      : division(d),
+        tile(segment.tile - d.unsplit),
         slot(segment.slot),
+        slots(slots),
+        counters(counters),
         warp(warp),
         warps(warps) {}
 
-  // Stores the sums. Returns whether the warps of all other blocks had stored theirs; then `sums` holds the sums of
-  // all.
-  template <int BLOCKS, int COUNT> __device__ __forceinline__ bool add_parts(float (&sums)[BLOCKS][COUNT]) const {
+  template <int BLOCKS, int COUNT> __device__ __forceinline__ void store(const float (&sums)[BLOCKS][COUNT]) const {
     constexpr int QUADS = BLOCKS * COUNT / 4;
-    static_assert(QUADS % AT_ONCE == 0);
-    const int lane = threadIdx.x % 32;
     float4* to = quads<QUADS>(slot);
 #pragma unroll
     for (int i = 0; i < QUADS; i++) {
       const float* four = sums[i / (COUNT / 4)] + i % (COUNT / 4) * 4;
-      to[i * 32] = make_float4(four[0], four[1], four[2], four[3]);
+      to[i * THREADS] = make_float4(four[0], four[1], four[2], four[3]);
     }
-    __syncwarp();
+  }
+
+  // Counts the stored sums. Returns whether the warps of all other blocks had counted theirs; then `sums` holds the
+  // sums of all.
+  template <int BLOCKS, int COUNT> __device__ __forceinline__ bool add(float (&sums)[BLOCKS][COUNT]) const {
+    constexpr int QUADS = BLOCKS * COUNT / 4;
+    static_assert(QUADS % AT_ONCE == 0);
+    const Slots parts(division, tile);
     unsigned before = 0;
-    if (lane == 0) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
       __threadfence();
-      before = atomicInc(counter, parts.count - 1);  // The last one makes it 0 again.
+      before = atomicInc(counters + tile * warps + warp, parts.count - 1);  // The last one makes it 0 again.
       __threadfence();
     }
     before = __shfl_sync(~0u, before, 0);
@@ -57,7 +62,7 @@ struct SharedTile {
       for (int first = 0; first < QUADS; first += AT_ONCE) {
         float4 found[AT_ONCE];
 #pragma unroll
-        for (int u = 0; u < AT_ONCE; u++) found[u] = __ldcg(from + (first + u) * 32);
+        for (int u = 0; u < AT_ONCE; u++) found[u] = __ldcg(from + (first + u) * THREADS);
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
           float* four = sums[(first + u) / (COUNT / 4)] + (first + u) % (COUNT / 4) * 4;
@@ -70,7 +75,8 @@ struct SharedTile {
 
  private:
   template <int QUADS> __device__ __forceinline__ float4* quads(unsigned of) const {
-    return reinterpret_cast<float4*>(slots) + (static_cast<long long>(of) * warps + warp) * (QUADS * 32) +
-           threadIdx.x % 32;
+    const unsigned thread = warp % (THREADS / 32) * 32 + threadIdx.x % 32, group = warp / (THREADS / 32);
+    return reinterpret_cast<float4*>(slots) +
+           (static_cast<long long>(of) * (warps / (THREADS / 32)) + group) * (QUADS * THREADS) + thread;
   }
 };

@@ -376,7 +376,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       if (!SPLIT_K && !segment.unsplit) {
         const SharedTile shared(a.division, segment, reinterpret_cast<float*>(a.workspace), a.counters, warp,
                                 TILE_WARPS);
-        if (!shared.add_parts(sums)) continue;
+        shared.store(sums);
+        if (!shared.add(sums)) continue;
       }
 #endif
       if constexpr (SPLIT_K) finish_split(scratch, sums, tile, warp_row, group, tiles++ % 2);
