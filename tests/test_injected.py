@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -30,6 +31,7 @@ from dualdnn.conformance.injected.mutants import Edit, PythonEdits, cuda_edits, 
 from dualdnn.conformance.injected.reach import Reach, functions_with
 from dualdnn.conformance.suite.files import case_files
 
+CLAUSES = Path(injected.__file__).parent.parent / "cases/clauses.json"  # case -> clauses, for every case
 VERSION = Bug(
     "api/cudnn/library.py", " * 100 + VERSION[2]", " * 100 + VERSION[1]", "the version", ("library",), "version"
 )
@@ -43,6 +45,20 @@ def test_the_bugs_can_be_injected():
         assert bug.old != bug.new and set(bug.cases) <= stems, bug
         path = injected.source_of(bug.file)
         assert path.is_file() and bug.applies_to(path.read_text()), f"{bug.file} has changed: {bug.old!r}"
+
+
+def test_the_names_that_a_bug_selects_exist():
+    """Words of ``k`` in small letters with an underscore are parts of names; other words may be of parameters."""
+    names: dict[str, set[str]] = {}
+    for case in json.loads(CLAUSES.read_text(encoding="utf-8")):
+        stem, _, name = case.partition("/")
+        names.setdefault(stem, set()).add(name)
+    for bug in bugs():
+        there, words = (
+            [name for stem in bug.cases for name in names[stem]],
+            re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", bug.k),
+        )
+        assert not words or any(word in name for word in words for name in there), f"no case is selected: {bug}"
 
 
 def test_every_layer_and_family_has_some():
