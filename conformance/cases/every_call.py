@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.accelerated.solver import plan_by
-from dualdnn.api import api_log, miopen
+from dualdnn.api import api_log
 from dualdnn.api import cudnn as api
 from dualdnn.api.descriptors import DESCRIPTORS
 from dualdnn.api.document import Function, Parameter, functions
@@ -26,7 +26,6 @@ from dualdnn.api.operations import BackendError, PoolingForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, PoolingSpec
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, INTERNAL_ERROR, NOT_INITIALIZED, CudnnError
 from dualdnn.conformance.calls.caller import function_of
-from dualdnn.conformance.cases import wrong_arguments
 from dualdnn.conformance.cases.every_operation import SAMPLES, ready
 from dualdnn.conformance.cases.wrong_arguments import right
 from dualdnn.conformance.marks import shows
@@ -203,24 +202,6 @@ def test_arguments_by_their_names(cudnn, handle):
                 except Exception as error:  # A call that ignores the argument raises no refusal.
                     refusals.append(type(error))
             assert refusals[1:] == refusals[:1] * 2, (function.name, wrong)
-
-
-DESTROYING = [function for function in CALLED if "Destroy" in function.name and function.name != "cudnnDestroy"]
-
-
-@shows("cudnnStatus_t/c05")
-@pytest.mark.parametrize("function", DESTROYING, ids=lambda function: function.name)
-def test_what_was_destroyed_is_refused(cudnn, handle, refuses, function):
-    """A destroyed descriptor is empty, and destroying it again is refused. Its neighbours stay as they were."""
-    (first,), (second,) = ([right(p, handle, None) for p in function.arguments[:1]] for _ in range(2))
-    count = [1] * (len(function.arguments) - 1)
-    call = getattr(cudnn, function.name)
-    call(first, *count)
-    clause = wrong_arguments.TABLE[function.name][function.arguments[0].name].split()[0]
-    refuses(BAD_PARAM, clause if "/" in clause else f"{function.name}/{clause}", call, first, *count)
-    for made, alive in ((first, False), (second, True)):
-        for one in made if isinstance(made, list) else [made]:
-            assert one.alive is alive and (one.spec is not None) is alive
 
 
 def clauses_of_failure(name: str) -> set[str]:
@@ -437,22 +418,6 @@ def no_device(device: str, _reproducible: str) -> None:
 
     assert device == "gpu"
     raise DeviceUnavailable("there is none")
-
-
-@shows("cudnnStatus_t/c01")
-@pytest.mark.parametrize("module", [api, miopen], ids=["cudnn", "miopen"])
-def test_names_that_are_none(module):
-    """Calls and enumerators are attributes of the module; unknown names raise an AttributeError that names them."""
-    for name in ("cudnnNothing", "CUDNN_NOTHING", "miopenNothing"):
-        assert not hasattr(module, name)
-        with pytest.raises(AttributeError, match=name):
-            getattr(module, name)
-    assert set(module.__all__) <= set(dir(module)) and all(
-        callable(getattr(module, n)) for n in module.__all__ if n.startswith(("cudnn", "miopenGet"))
-    )
-    for kind in ENUMERATIONS.values() if module is api else ():
-        for member in kind:
-            assert getattr(module, member.name) is member
 
 
 @shows("cudnnSetCallback/c05")

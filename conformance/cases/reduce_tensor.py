@@ -385,18 +385,6 @@ def test_size_of_indices_of_every_width(cudnn, caller, width, each):
     assert size == 3 * each
 
 
-@shows("cudnnGetReductionWorkspaceSize/c01 c03", "cudnnReduceTensor/c17")
-@pytest.mark.parametrize("dims, to", LONG, ids=lambda d: "x".join(map(str, d)))
-def test_size_of_the_workspace(cudnn, caller, dims, to):
-    """The queried size is enough; one byte less is not: test_workspace_too_small."""
-    operation = reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to))
-    arguments = arguments_of(caller, operation)
-    assert arguments["workspaceSizeInBytes"] == cudnn.cudnnGetReductionWorkspaceSize(*described(arguments)) > 0
-    cudnn.cudnnReduceTensor(*arguments.values())
-    after = {"C": arguments["C"].to_host(np.uint8, operation.C.nbytes)}
-    assert judge(operation, prepare(operation, "normal", 0), after).agrees
-
-
 # --- the descriptor ---
 
 

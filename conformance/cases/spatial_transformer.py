@@ -175,18 +175,3 @@ def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
             values = memory[operation.inputs[-2]].view(NUMPY_TYPES[data_type])  # These are the values of x, or of dy.
             values[3::13], values[8::31] = np.nan, -np.inf
             trial(operation, before=memory)
-
-
-@shows("cudnnSpatialTfSamplerBackward/c01")
-@pytest.mark.ours
-def test_the_same_bits_each_time(trial):
-    """Repeated calls give the same bits, with all samples in one cell or scattered."""
-    scattered = np.random.default_rng(7).normal(0, 0.4, (73 * 71, 2))
-    for dims, source, points in (
-        ((2, 3, 17, 19), (2, 3, 4, 4), [(0.21, -0.4), (0.1, -0.1)]),
-        ((2, 3, 73, 71), (2, 3, 20, 37), scattered),
-    ):
-        operation = backward(FLOAT, dims, source)
-        memory = with_grid(operation, points)
-        first, second = (trial(operation, before=memory).after for _ in range(2))
-        assert all(np.array_equal(first[name], second[name]) for name in ("dx", "dgrid"))

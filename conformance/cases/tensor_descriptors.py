@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from dualdnn.api import cudnn as api
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnTensorFormat_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import SCALARS, VECTORS
@@ -116,10 +114,3 @@ def test_nd_ex_derives_strides(cudnn, tensor, tensor_format, strides):
     read = cudnn.cudnnGetTensorNdDescriptor(tensor, 5)
     assert (read.dimA, read.strideA) == ((2, 3, 4, 5, 6), strides)
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2 * 720
-
-
-@shows("cudnnFoldingDirection_t/c01")
-def test_enumerators_have_their_numbers(cudnn):
-    assert [d.value for d in api.cudnnFoldingDirection_t] == [0, 1]
-    assert api.CUDNN_TRANSFORM_FOLD == 0 and api.CUDNN_TRANSFORM_UNFOLD == 1
-    assert len(cudnnDataType_t) == 10 and len(cudnnTensorFormat_t) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from dualdnn.api.operations import (
     TransformTensor,
     TransformTensorEx,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, UINT8
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC
 from dualdnn.api.operations.transform import destination_dims
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.layouts import VECTORS
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.reference.view import NUMPY_TYPES
@@ -63,26 +61,6 @@ def test_data_is_moved_unchanged(caller, values):
     source, result = caller.handle.to_device(data), caller.handle.allocate(data.nbytes)
     caller(moved(x, y), {"x": source, "y": result})
     assert np.array_equal(result.to_host(np.int32, (1, 2, 2, 4)), data.transpose(0, 2, 3, 1))
-
-
-@shows("cudnnConvolutionForward/c44", "cudnnTensorFormat_t/c07 c08", "cudnnTransformTensor/c01")
-@pytest.mark.parametrize("plain_format", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("vectors", VECTORS, ids=lambda v: v.name.removeprefix("CUDNN_DATA_"))
-def test_vectorised_layout(caller, vectors, plain_format):
-    """A transform to N x (C/v) x H x W x v and back is right, element by element."""
-    plain, length = VECTORS[vectors]
-    dims = n, c, h, w = (2, 64, 3, 5)
-    dtype = np.uint8 if plain == UINT8 else np.int8
-    data = (np.arange(prod(dims)) % 251).astype(np.uint8).view(dtype).reshape(dims)
-    stored = data if plain_format == NCHW else data.transpose(0, 2, 3, 1)
-    vectorised = data.reshape(n, c // length, length, h, w).transpose(0, 1, 3, 4, 2)
-    x, y = TensorSpec.packed(plain, dims, plain_format), TensorSpec.packed(vectors, dims, NCHW_VECT_C)
-    source = caller.handle.to_device(stored)
-    result, back = (caller.handle.allocate(data.nbytes) for _ in range(2))
-    caller(moved(x, y), {"x": source, "y": result})
-    assert np.array_equal(result.to_host(dtype, vectorised.shape), vectorised)
-    caller(moved(y, x), {"x": result, "y": back})
-    assert np.array_equal(back.to_host(dtype, stored.shape), stored)
 
 
 @shows("cudnnTransformTensor/c03")

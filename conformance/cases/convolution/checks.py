@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.calls import described, sized
+from dualdnn.conformance.calls import sized
 from dualdnn.conformance.trial import prepare
 
 GUARD, PATTERN = 256, 0xA5  # Bytes on each side of a workspace, and their contents.
@@ -66,33 +66,6 @@ def takes_a_workspace_anywhere(subject: Any, caller: Any, operation: Any, start:
         around = memory.to_host(np.uint8, at + needed + GUARD)
         assert (around[:at] == PATTERN).all() and (around[at + needed :] == PATTERN).all()
     assert np.array_equal(*results)
-
-
-def is_the_adjoint(caller: Any, gradient: Any, algorithms: Sequence[Any]) -> None:
-    """Check <conv(x, w), dy> = <x, dx> or <w, dw>, by two calls of the subject, exactly in small whole numbers."""
-    random, handle, result = np.random.default_rng(9), caller.handle, gradient.outputs[0]
-    operands = {name: f"d{name}" if result == f"d{name}" else name for name in ("x", "w")} | {"dy": "dy"}
-    values = {
-        name: random.integers(-3, 4, gradient.tensor(operand).dims).astype(np.float32)
-        for name, operand in operands.items()
-    }
-    memory = {name: handle.to_device(numbers) for name, numbers in values.items()}
-    found = handle.to_device(np.zeros(gradient.tensor(result).count, np.float32))
-    y = handle.to_device(np.zeros(gradient.dy.count, np.float32))
-    given, dy, convolution, wanted = described(caller, gradient)
-    x, w = (wanted, given) if result == "dx" else (given, wanted)
-    caller.cudnn.cudnnConvolutionForward(
-        handle, 1.0, x, memory["x"], w, memory["w"], convolution, 0, None, 0, 0.0, dy, y
-    )  # fmt: skip
-    varied = result.removeprefix("d")
-    product = (y.to_host(np.float32, values["dy"].shape) * values["dy"]).sum()
-    for algo in algorithms:
-        operation = sized(caller, replace(gradient, algo=algo))
-        workspace = handle.allocate(operation.workspace_bytes) if operation.workspace_bytes else None
-        caller(operation, {**memory, result: found, "workSpace": workspace})
-        gradients = found.to_host(np.float32, values[varied].shape)
-        assert gradients.any()
-        assert product == (gradients * values[varied]).sum()
 
 
 def beside_direct_sums(caller: Any, operation: Any, direct: Any) -> None:

@@ -92,18 +92,6 @@ def convolution(
     return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(x_type, w_format, w), y_spec)
 
 
-@shows("cudnnConvolutionMode_t/c02")
-def test_convolution_is_correlation_with_the_filter_turned(caller):
-    """A convolution equals the correlation with the turned filter, by two calls of the subject."""
-    x, w = (np.random.default_rng(3).integers(-4, 5, dims).astype(np.float32) for dims in ((1, 2, 5, 4), (3, 2, 2, 3)))
-    results = []
-    for mode, values in ((Mode.CUDNN_CONVOLUTION, w), (Mode.CUDNN_CROSS_CORRELATION, w[:, :, ::-1, ::-1])):
-        operation = convolution(x.shape, w.shape, mode=mode)
-        results.append(called(caller, operation, x, values))
-    assert np.array_equal(*results)
-    assert results[0].any()
-
-
 def called(caller, operation, x, w):
     """Return the output of one call on these values."""
     handle, operation = caller.handle, sized(caller, operation)

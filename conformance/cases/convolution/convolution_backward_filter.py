@@ -15,7 +15,7 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.solvers import divided_among
 
-from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
+from .checks import beside_direct_sums, refuses_a_small_workspace, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
 
 F, SIZE, KINDS = (
@@ -73,17 +73,6 @@ def test_repeated_volumes_are_equal_bit_by_bit(run, algo, formats):
     volume = gradient((4, 3, 4, 5, 6), (5, 3, 2, 3, 2), algo=algo, formats=formats)
     first, second = (run(volume).after["dw"] for _ in range(2))
     assert np.array_equal(first, second)
-
-
-@shows(f"{F}/c01")
-def test_it_is_the_adjoint_of_the_forward_convolution(caller):
-    """<conv(x, w), dy> equals <w, dw>, by two calls of the subject, exactly in small whole numbers."""
-    for options in (
-        {},
-        {"stride": (2, 3), "padding": (2, 0)},
-        {"mode": Mode.CUDNN_CONVOLUTION, "dw": (6, 4, 2, 3), "x": (8, 4, 5, 6)},
-    ):
-        is_the_adjoint(caller, gradient(**options), DIRECT_SUMS)
 
 
 TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [

@@ -11,7 +11,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnReorderType_t
 from dualdnn.api.operations import FilterSpec, Im2Col, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, INT8x32
-from dualdnn.conformance.calls import described, sized
+from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import shows
 
 from .convolution import PRECOMP, convolution
@@ -83,12 +83,3 @@ def test_the_bias_is_left_alone(caller, asked):
     caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, given, written)
     assert np.array_equal(written.to_host(np.float32, 32), np.full(32, 7, np.float32))
     caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, None, None)
-
-
-@shows(f"{I}/c04")
-def test_im2col_sizes_are_those_of_the_output_query(caller):
-    operation = im2col((2, 3, 9, 8), (5, 3, 3, 2), padding=(2, 1), stride=(2, 3), dilation=(2, 2))
-    forward = convolution((2, 3, 9, 8), (5, 3, 3, 2), padding=(2, 1), stride=(2, 3), dilation=(2, 2))
-    x, w, descriptor, _ = described(caller, forward)
-    dims = caller.cudnn.cudnnGetConvolutionNdForwardOutputDim(descriptor, x, w, 4)
-    assert operation.colBuffer.dims[0] == dims[0] * dims[2] * dims[3]

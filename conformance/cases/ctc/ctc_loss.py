@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ DETERMINISTIC, OTHER = cudnnCTCLossAlgo_t
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
 ZERO, KEEP = cudnnNanPropagation_t
 HOST, DEVICE = "cudnnCTCLoss", "cudnnCTCLoss_v8"
-HOST_SIZE, DEVICE_SIZE = "cudnnGetCTCLossWorkspaceSize", "cudnnGetCTCLossWorkspaceSize_v8"
 DIMS = (9, 3, 5)
 LABELS, LABEL_LENGTHS, INPUT_LENGTHS = (1, 4, 4, 2, 3, 1, 1), (4, 1, 2), (9, 4, 7)
 KINDS = {NONE: "positive", SOFTMAX: "wide"}
@@ -109,27 +107,6 @@ def test_labels_of_the_device(judged, mode, algo):
     for longest in (4, 9):  # The lengths bound each list, not the longest label.
         before = lists(LABELS, LABEL_LENGTHS, INPUT_LENGTHS, 3 * longest)
         judged(device(longest=longest, mode=mode, algo=algo), before=before)
-
-
-@shows(f"{HOST}/c01 c05 c09")
-def test_all_labels_together_are_certain(caller):
-    """The probabilities of all label sequences of three time steps add up to one."""
-    every = [labels for length in range(4) for labels in product((1, 2), repeat=length)]
-    possible = [labels for labels in every if len(labels) + sum(a == b for a, b in pairwise(labels)) <= 3]
-    count = len(possible)
-    operation: Any = sized(
-        caller, host((3, count, 3), sum(possible, ()), [*map(len, possible)], [3] * count, mode=NONE)
-    )
-    one = np.random.default_rng(0).dirichlet(np.ones(3), 3).astype(np.float32)
-    memory = {"probs": np.repeat(one[:, None], count, axis=1), "gradients": np.zeros((3, count, 3), np.float32),
-              "costs": np.zeros(count, np.float32)}  # fmt: skip
-    buffers = {name: caller.handle.to_device(array) for name, array in memory.items()}
-    caller(operation, {**buffers, "workspace": caller.handle.allocate(operation.workspace_bytes)})
-    probabilities = np.exp(-buffers["costs"].to_host(np.float32, count).astype(np.float64))
-    assert abs(probabilities.sum() - 1) < 1e-5
-    # Gradients weighted by the probabilities of their sequences cancel.
-    gradients = buffers["gradients"].to_host(np.float32, (3, count, 3)).astype(np.float64)
-    assert np.abs((gradients * probabilities[:, None]).sum(axis=1)).max() < 1e-5
 
 
 @shows(f"{HOST}/c08", f"{HOST}/c10")

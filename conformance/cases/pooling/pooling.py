@@ -213,20 +213,12 @@ def test_nd_descriptor(cudnn, rank):
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     mode, nan = Mode.CUDNN_POOLING_MAX_DETERMINISTIC, Nan.CUDNN_PROPAGATE_NAN
     cudnn.cudnnSetPoolingNdDescriptor(descriptor, mode, nan, rank, window, padding, stride)
-    for requested in range(rank + 1):
+    for requested in range(7):
         found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested)
         assert (found.mode, found.maxpoolingNanOpt, found.nbDims) == (mode, nan, rank)
-        arrays = [list(array)[: requested or None] for array in (found.windowDimA, found.paddingA, found.strideA)]
+        kept = min(requested, rank) or None
+        arrays = [list(array)[:kept] for array in (found.windowDimA, found.paddingA, found.strideA)]
         assert arrays == [window[:requested], padding[:requested], stride[:requested]]
-
-
-@shows("cudnnGetPoolingNdDescriptor/c01 c05")
-@pytest.mark.parametrize("requested", [4, 5, 6])
-def test_nd_descriptor_asked_for_more(cudnn, requested):
-    descriptor = cudnn.cudnnCreatePoolingDescriptor()
-    cudnn.cudnnSetPoolingNdDescriptor(descriptor, *IMAGES[:2], 3, [3, 4, 5], [0, 1, 2], [1, 2, 3])
-    found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested)
-    assert (found.nbDims, list(found.windowDimA)[:3], list(found.strideA)[:3]) == (3, [3, 4, 5], [1, 2, 3])
 
 
 @shows("cudnnGetPoolingNdDescriptor/c11")
