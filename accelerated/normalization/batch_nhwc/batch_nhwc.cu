@@ -17,7 +17,6 @@ template <class Rule>
 __device__ __forceinline__ void store_partials(const Columns& c, const Total (&mine)[WIDTH], COMPUTE* partials) {
   constexpr int NUMBERS = same_type<Rule, MergeMoments> ? 3 : 2;
   __shared__ COMPUTE threads[NUMBERS][THREADS * WIDTH];
-  __shared__ COMPUTE blocks[CLUSTER_SIZE][NUMBERS][CLUSTER_SIZE > 1 ? MAX_PARTIALS : 1];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
     threads[0][thread_of_block() * WIDTH + i] = mine[i].first;
@@ -26,6 +25,10 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
   }
   __syncthreads();
   const unsigned columns = c.repeats > 1 ? c.groups : min(c.columns(), c.vectors * WIDTH - c.first_column());
+  // Returns where the first block of the cluster keeps numbers of another one, by column.
+  auto of_block = [&](unsigned rank, unsigned number) {
+    return array_of_columns(c, ARRAYS) + (rank * NUMBERS + number) * columns;
+  };
   // Counts the rows from `from` on in all columns of a group.
   auto rows_of = [&](unsigned column, unsigned from, unsigned rows) {
     unsigned sum = 0;
@@ -37,9 +40,9 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
   };
   auto store = [&](unsigned column, const Total& total) {
     if (CLUSTER_SIZE == 1) return store_partial(column, total);
-    store_to_cluster_rank(&blocks[cluster_rank()][0][column], 0, total.first);
-    store_to_cluster_rank(&blocks[cluster_rank()][1][column], 0, total.second);
-    if (NUMBERS > 2) store_to_cluster_rank(&blocks[cluster_rank()][NUMBERS - 1][column], 0, total.low);
+    store_to_cluster_rank(of_block(cluster_rank(), 0) + column, 0, total.first);
+    store_to_cluster_rank(of_block(cluster_rank(), 1) + column, 0, total.second);
+    if (NUMBERS > 2) store_to_cluster_rank(of_block(cluster_rank(), NUMBERS - 1) + column, 0, total.low);
   };
   if (CLUSTER_SIZE > 1) cluster_wait();  // All blocks run.
   merge_parts<Rule>(
@@ -48,8 +51,8 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
         unsigned repeat = 0, row = index;
         if (c.repeats > 1) repeat = index / blockDim.y, row = index - repeat * blockDim.y;
         const unsigned in_tile = column + repeat * c.groups;
-        const unsigned of_block = c.rows_of(c.first_column() + in_tile, c.first_row(), c.segment);
-        count = of_block <= row ? 0 : (of_block - row - 1) / blockDim.y + 1;
+        const unsigned rows = c.rows_of(c.first_column() + in_tile, c.first_row(), c.segment);
+        count = rows <= row ? 0 : (rows - row - 1) / blockDim.y + 1;
         const unsigned at = row * c.columns() + in_tile;
         return Total{threads[0][at], threads[1][at], NUMBERS > 2 ? threads[NUMBERS - 1][at] : COMPUTE(0)};
       },
@@ -62,8 +65,8 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
       columns, CLUSTER_SIZE,
       [&](unsigned column, unsigned index, unsigned& count) {
         count = rows_of(column, c.first_row() + index * c.segment, c.segment);
-        const COMPUTE(&found)[NUMBERS][CLUSTER_SIZE > 1 ? MAX_PARTIALS : 1] = blocks[index];
-        return Total{found[0][column], found[1][column], NUMBERS > 2 ? found[NUMBERS - 1][column] : COMPUTE(0)};
+        return Total{of_block(index, 0)[column], of_block(index, 1)[column],
+                     NUMBERS > 2 ? of_block(index, NUMBERS - 1)[column] : COMPUTE(0)};
       },
       [&](unsigned column) { return COMPUTE(rows_of(column, c.first_row(), c.part)); }, store_partial);
 }
@@ -141,7 +144,8 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
 extern "C" __global__ void __launch_bounds__(THREADS, 2) normalization_batch_nhwc_training(const ForwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
-  __shared__ COMPUTE mean[MAX_COLUMNS], squares[MAX_COLUMNS], scale[MAX_COLUMNS], bias[MAX_COLUMNS];
+  COMPUTE *const mean = array_of_columns(c, 0), *const squares = array_of_columns(c, 1);
+  COMPUTE *const scale = array_of_columns(c, 2), *const bias = array_of_columns(c, 3);
   copy_parameters(c, a.call.scale, scale);
   copy_parameters(c, a.call.bias, bias);
   load_partials<MergeMoments>(c, a.call.partials, [&](unsigned column, unsigned, const Total& total) {
@@ -210,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
   griddepcontrol_wait();
   begin_partials();
   const Columns& c = a.columns;
-  __shared__ Known known;
+  const Known known(c);
   known.read(a.call, c);
   COMPUTE mean[WIDTH], inverse[WIDTH];
   Total sums[WIDTH] = {};
@@ -234,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
 extern "C" __global__ void __launch_bounds__(THREADS, 2) normalization_batch_nhwc_gradient(const BackwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
-  __shared__ Known known;
+  const Known known(c);
   known.read(a.call, c);
   GradientOf of[WIDTH];
   known.gradients(a.call, c, a.call.partials + a.sums, of);

@@ -141,16 +141,30 @@ __device__ __forceinline__ void copy_parameters(const Columns& c, const COMPUTE*
     cp_async<sizeof(COMPUTE)>(to + column, from + c.group_of(c.first_column() + column), true);
   cp_async_commit();
 }
+constexpr unsigned ARRAYS = 6;  // arrays of columns at the begin of dynamic shared memory
+
+// Returns an array in dynamic shared memory with a number for each column of the tile.
+__device__ __forceinline__ COMPUTE* array_of_columns(const Columns& c, unsigned index) {
+  return reinterpret_cast<COMPUTE*>(shared_memory) + index * c.columns();
+}
 // Returns whether the thread with this column's total writes the results of its group.
 __device__ __forceinline__ bool writes_results(const Columns& c, unsigned column) {
   return blockIdx.y == 0 && c.first_column() + column < c.groups;
 }
 
-// These are the parameters of a block's columns, with factor = scale * inverse.
+// These arrays in dynamic shared memory have one entry per column of the tile: the parameters, with factor = scale *
+// inverse, and two terms of the gradient.
 struct Known {
-  COMPUTE mean[MAX_COLUMNS], inverse[MAX_COLUMNS], factor[MAX_COLUMNS], bias[MAX_COLUMNS];
+  COMPUTE *mean, *inverse, *factor, *bias, *of_x, *constant;
 
-  __device__ __forceinline__ void read(const BackwardCall& call, const Columns& c) {
+  __device__ __forceinline__ explicit Known(const Columns& c)
+      : mean(array_of_columns(c, 0)),
+        inverse(array_of_columns(c, 1)),
+        factor(array_of_columns(c, 2)),
+        bias(array_of_columns(c, 3)),
+        of_x(array_of_columns(c, 4)),
+        constant(array_of_columns(c, 5)) {}
+  __device__ __forceinline__ void read(const BackwardCall& call, const Columns& c) const {
     auto keep = [&](unsigned column, unsigned group, COMPUTE of_group, COMPUTE inverse_of_group) {
       mean[column] = of_group, inverse[column] = inverse_of_group;
       factor[column] = call.scale[group] * inverse_of_group;
@@ -184,7 +198,6 @@ struct Known {
   // Computes the gradients of a thread's columns from the sums.
   __device__ __forceinline__ void gradients(const BackwardCall& call, const Columns& c, COMPUTE* sums,
                                             GradientOf (&of)[WIDTH]) const {
-    __shared__ COMPUTE of_x[MAX_COLUMNS], constant[MAX_COLUMNS];
     load_partials<AddSums>(c, sums, [&](unsigned column, unsigned group, const Total& total) {
       if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
       const auto found = GradientOf::from(mean[column], inverse[column], factor[column], total, c.count);

@@ -29,7 +29,7 @@ GRADIENT_BLOCKS = 4  # blocks per SM for gradients of large tensors
 MANY_ELEMENTS = 1 << 25  # elements per tensor from which GRADIENT_BLOCKS is used
 INFERENCE_BLOCKS = 4  # blocks per SM for inference
 MAX_PARTS = 16  # partial results per group without clusters
-COLUMNS = 32  # The kernels' arrays have a multiple of this many columns.
+ARRAYS = 6  # arrays of columns at the begin of dynamic shared memory, as in batch_nhwc.cuh
 EXCHANGE_BYTES = 44 << 10  # bytes of shared memory for the exchange of partial results
 MIN_ROW = 8  # vectors per row that repeats its groups
 
@@ -55,15 +55,16 @@ class Division:
         """Return the number of partial results per group."""
         return self.segments // self.cluster
 
+    def arrays_bytes(self, width: int, number_bytes: int) -> int:
+        """Return the bytes of the arrays of columns, and of the numbers that a cluster exchanges."""
+        columns = self.lanes * width
+        exchanged = 3 * self.cluster * min(self.groups, columns) if self.cluster > 1 else 0
+        return (ARRAYS * columns + exchanged) * number_bytes
+
     @property
     def tiles(self) -> int:
         """Return the number of column tiles."""
         return -(-self.vectors // self.lanes)
-
-
-def round_up(columns: int) -> int:
-    """Return the columns that kernels are compiled for."""
-    return -(-columns // COLUMNS) * COLUMNS
 
 
 def width_of(problem: BatchProblem) -> int:
@@ -100,9 +101,8 @@ def division_of(problem: BatchProblem) -> Division | None:
     wanted = max(1, per_multiprocessor * problem.device.multiprocessors // tiles)
     of_thread = 1 if problem.is_inference else ROWS_IN_FLIGHT
     segments = min(wanted, -(-rows // (lines * of_thread)))
-    # Clusters exchange moments through static shared memory, which is limited to 48 KB per block.
     partials = min(groups, lanes * width)
-    fits = 3 * (THREADS * width + CLUSTER * round_up(partials)) * problem.compute_bytes <= EXCHANGE_BYTES
+    fits = 3 * (THREADS * width + CLUSTER * partials) * problem.compute_bytes <= EXCHANGE_BYTES
     cluster = CLUSTER if segments > MAX_PARTS and fits and has_clusters(problem.device) else 1
     if cluster == 1 and not problem.is_inference:
         segments = min(segments, 2 * MAX_PARTS)
@@ -149,9 +149,9 @@ class BatchNhwcSolver(BatchVectorsSolver):
             problem.launch(
                 SOURCE, f"normalization_batch_nhwc_{kernel}", others,
                 (d.tiles, d.segments, 1), (d.lanes, d.lines, 1),
-                scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
-                THREADS=THREADS, VECTOR_WIDTH=width_of(problem), MAX_COLUMNS=round_up(d.lanes * width_of(problem)),
-                MAX_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
+                0 if problem.is_inference else d.arrays_bytes(width_of(problem), problem.compute_bytes),
+                0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
+                THREADS=THREADS, VECTOR_WIDTH=width_of(problem), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
             )
             for kernel in kernels

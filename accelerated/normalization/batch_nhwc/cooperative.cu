@@ -17,28 +17,40 @@ __device__ __forceinline__ void wait_for_tile() {
   __syncthreads();
 }
 
-// A block merges the partial results of its warps here, one per column of the tile.
+constexpr unsigned WARPS = THREADS / 32;
+
+// A block merges the partial results of its warps in these arrays, which follow those of Known in dynamic shared memory
+// and have one entry per column of the tile.
 struct BlockExchange {
-  COMPUTE origin[MAX_COLUMNS], warps[2][THREADS / 32][MAX_COLUMNS];
+  COMPUTE *origin, *first, *second;  // first, second: the two numbers of each warp
+  unsigned columns;
+  __device__ __forceinline__ explicit BlockExchange(const Columns& c)
+      : origin(array_of_columns(c, ARRAYS)),
+        first(array_of_columns(c, ARRAYS + 1)),
+        second(array_of_columns(c, ARRAYS + 1 + WARPS)),
+        columns(c.columns()) {}
 };
+constexpr unsigned ALL_ARRAYS = ARRAYS + 1 + 2 * WARPS;
 
 // Merges the threads' partial results of each column, which cover all rows of the block. Writes one partial result per
 // column. Threads form rows along the tile; the number of rows per warp is a power of two.
 template <class Rule>
-__device__ __forceinline__ void store_block_partials(BlockExchange& exchange, const Columns& c,
+__device__ __forceinline__ void store_block_partials(const BlockExchange& exchange, const Columns& c,
                                                      const Total (&mine)[WIDTH], COMPUTE* partials) {
   const unsigned warp = thread_of_block() / 32, first = threadIdx.x * WIDTH;
   const COMPUTE count = COMPUTE(c.rows_of(c.first_column(), c.first_row(), c.segment)), weight = COMPUTE(1) / count;
   const COMPUTE of_thread = COMPUTE(c.my_rows());
   if (same_type<Rule, MergeMoments>) {
-    COMPUTE(&origins)[THREADS / 32][MAX_COLUMNS] = exchange.warps[0];
+    COMPUTE* const origins = exchange.first;
     if (threadIdx.y < 3) {
 #pragma unroll
-      for (int k = 0; k < WIDTH; k++) origins[threadIdx.y][first + k] = origin(mine[k]);
+      for (int k = 0; k < WIDTH; k++) origins[threadIdx.y * exchange.columns + first + k] = origin(mine[k]);
     }
     __syncthreads();
-    for (unsigned i = thread_of_block(); i < c.columns(); i += THREADS)
-      exchange.origin[i] = count > COMPUTE(2) ? median(origins[0][i], origins[1][i], origins[2][i]) : origins[0][i];
+    for (unsigned i = thread_of_block(); i < exchange.columns; i += THREADS)
+      exchange.origin[i] = count > COMPUTE(2)
+                               ? median(origins[i], origins[exchange.columns + i], origins[2 * exchange.columns + i])
+                               : origins[i];
     __syncthreads();
   }
 #pragma unroll
@@ -50,15 +62,18 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
       sum.second += __shfl_xor_sync(0xFFFFFFFFu, sum.second, distance);
     }
     if (thread_of_block() % 32 < blockDim.x)
-      exchange.warps[0][warp][first + k] = sum.first, exchange.warps[1][warp][first + k] = sum.second;
+      exchange.first[warp * exchange.columns + first + k] = sum.first,
+                                                       exchange.second[warp * exchange.columns + first + k] =
+                                                           sum.second;
   }
   __syncthreads();
   const unsigned column = thread_of_block();
-  if (column >= c.columns() || c.first_column() + column >= c.groups) return;
+  if (column >= exchange.columns || c.first_column() + column >= c.groups) return;
   Total sum{};
 #pragma unroll
-  for (unsigned w = 0; w < THREADS / 32; w++)
-    sum.first += exchange.warps[0][w][column], sum.second += exchange.warps[1][w][column];
+  for (unsigned w = 0; w < WARPS; w++)
+    sum.first += exchange.first[w * exchange.columns + column],
+        sum.second += exchange.second[w * exchange.columns + column];
   partial<Rule>(c, partials, blockIdx.y, c.first_column() + column)
       .store(Rule::finish(sum, exchange.origin[column], count));
 }
@@ -92,10 +107,10 @@ template <int TENSORS> struct Kept {
         first(c.offset(0)),
         step(c.offset(1) - c.offset(0)) {
     const unsigned of_tensor = (room + COPIES) * THREADS, thread = thread_of_block();
+    Elements* const all = reinterpret_cast<Elements*>(array_of_columns(c, ALL_ARRAYS));
 #pragma unroll
-    for (int t = 0; t < TENSORS; t++)
-      slots[t] = own(reinterpret_cast<Elements*>(shared_memory) + t * of_tensor + thread);
-    words = own(reinterpret_cast<unsigned*>(reinterpret_cast<Elements*>(shared_memory) + TENSORS * of_tensor) + thread);
+    for (int t = 0; t < TENSORS; t++) slots[t] = own(all + t * of_tensor + thread);
+    words = own(reinterpret_cast<unsigned*>(all + TENSORS * of_tensor) + thread);
   }
   // This keeps the address in a register. For an address with a uniform part, ptxas of CUDA 13.0 encodes an invalid
   // copy instruction.
@@ -245,8 +260,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   griddepcontrol_wait();
   const Columns& c = a.columns;
   const BackwardCall& call = a.call;
-  __shared__ BlockExchange exchange;
-  __shared__ Known known;
+  const BlockExchange exchange(c);
+  const Known known(c);
   known.read(call, c);
   const ELEMENT* const from[2] = {call.x, call.dy};
   Kept<2> kept(c, from, nullptr, call.has_mask() ? call.mask : nullptr, a.room);
@@ -286,8 +301,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   griddepcontrol_wait();
   const Columns& c = a.columns;
   const ForwardCall& call = a.call;
-  __shared__ BlockExchange exchange;
-  __shared__ COMPUTE mean[MAX_COLUMNS], squares[MAX_COLUMNS], scale[MAX_COLUMNS], bias[MAX_COLUMNS];
+  const BlockExchange exchange(c);
+  COMPUTE *const mean = array_of_columns(c, 0), *const squares = array_of_columns(c, 1);
+  COMPUTE *const scale = array_of_columns(c, 2), *const bias = array_of_columns(c, 3);
   const ELEMENT* const from[1] = {call.x};
   Kept<1> kept(c, from, call.adds() ? call.z : nullptr, nullptr, a.room);
   ShiftedSum sums[WIDTH];

@@ -9,14 +9,14 @@ from dualdnn.api.operations.specs import FLOAT, HALF
 from ...plans import Launch
 from ...primitives.geometry import VECTOR_BYTES
 from ..batch import WARP, BatchProblem, BatchVectorsSolver
-from .batch_nhwc import Division, columns_of
+from .batch_nhwc import ARRAYS, Division, columns_of
 
 SOURCE = "normalization/batch_nhwc/cooperative.cu"
 THREADS = 512  # threads per block
 LANES = (16, 8, 4)  # threads along a row, in order of preference
 SEGMENTS = 33  # segments per tile, whose partial results each block merges
 ELEMENTS = 1 << 19  # elements per tensor from which the solver applies
-RESERVED_BYTES = 1 << 10  # bytes of shared memory per block that the device reserves
+STATIC_BYTES = 16 * THREADS + (1 << 10)  # bytes per block of static shared memory, at most, and of the device's reserve
 MIN_BYTES = 96 << 10  # bytes of shared memory per block that the solver needs
 HELD_FORWARD = {4: 12, 8: 12}  # rows per thread in registers, by elements per vector
 HELD_BACKWARD = {4: 6, 8: 6}  # rows per thread in registers, by elements per vector
@@ -53,10 +53,9 @@ def cooperative_of(problem: BatchProblem) -> Division | None:
     return Division(vectors, rows, vectors, groups, 1, lanes, THREADS // lanes, segment, segments, 1)
 
 
-def static_bytes(d: Division, width: int) -> int:
-    """Return the bytes of shared memory that rows cannot use: the reserve and a bound of the kernels' arrays."""
-    columns, threads = d.lanes * width, d.lanes * d.lines
-    return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
+def arrays_bytes(d: Division, width: int) -> int:
+    """Return the bytes of the arrays of columns, in which a block also merges two numbers of each warp."""
+    return 4 * d.lanes * width * (ARRAYS + 1 + 2 * THREADS // WARP)
 
 
 class BatchNhwcCooperativeSolver(BatchVectorsSolver):
@@ -78,15 +77,16 @@ class BatchNhwcCooperativeSolver(BatchVectorsSolver):
         of_row, copies = tensors * VECTOR_BYTES * THREADS, COPIES // tensors
         of_thread = -(-d.segment // d.lines)
         words = 4 * THREADS * copies if problem.is_gradient and problem.has_mask else 0
-        room = (problem.device.shared_bytes_per_block - static_bytes(d, width) - words) // of_row - copies
+        arrays = arrays_bytes(d, width)
+        room = (problem.device.shared_bytes_per_block - STATIC_BYTES - arrays - words) // of_row - copies
         held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width] if of_thread > room else 0
         room = min(room, of_thread)
         launch = problem.launch(
             SOURCE, f"normalization_batch_nhwc_{'backward' if problem.is_gradient else 'training'}_cooperative",
             [("columns", columns_of(problem, d)), ("room", c_uint(room))], (d.tiles, d.segments, 1),
-            (d.lanes, d.lines, 1), shared_bytes=(room + copies) * of_row + words,
+            (d.lanes, d.lines, 1), shared_bytes=arrays + (room + copies) * of_row + words,
             scratch_bytes=3 * d.parts * d.vectors * width * problem.compute_bytes, THREADS=THREADS,
-            VECTOR_WIDTH=width, MAX_COLUMNS=d.lanes * width, COPIED_ROWS=copies, BACKWARD=int(problem.is_gradient),
+            VECTOR_WIDTH=width, COPIED_ROWS=copies, BACKWARD=int(problem.is_gradient),
             CLUSTER_BLOCKS=1, HELD=held, AGAIN=int(of_thread > room + held), CALLS=problem.fused,
             MAX_TILES=MAX_TILES,
             STREAMS=int(not problem.has_mask and tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),

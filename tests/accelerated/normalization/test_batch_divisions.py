@@ -64,11 +64,11 @@ def test_columns_have_every_element_once(device, data_type, mode):
         assert d.parts * d.cluster == d.segments and d.tiles * d.lanes >= d.vectors
         assert d.lanes * d.lines <= batch_nhwc.THREADS and d.lines > 0
         assert d.repeats == 1 or d.tiles == 1
-        columns, partials = (batch_nhwc.round_up(n) for n in (d.lanes * width, min(d.groups, d.lanes * width)))
-        of_cluster = d.cluster * partials if d.cluster > 1 else 0
-        moments = 3 * (batch_nhwc.THREADS * width + of_cluster) + 2 * batch_nhwc.THREADS
-        sums = 2 * (batch_nhwc.THREADS * width + of_cluster) + 4 * batch_nhwc.THREADS + 4 * columns
-        assert max(moments, sums) * problem.compute_bytes <= STATIC_SHARED_BYTES
+        moments, sums = 3 * width + 2, 2 * width + 4  # numbers per thread in static shared memory
+        static_bytes = max(moments, sums) * batch_nhwc.THREADS * problem.compute_bytes
+        arrays_bytes = d.arrays_bytes(width, problem.compute_bytes)
+        assert static_bytes <= STATIC_SHARED_BYTES
+        assert 2 * (static_bytes + arrays_bytes) <= device.shared_bytes_per_block  # two blocks per SM
         # The columns of a group must have problem.count elements together.
         of_group = [
             sum(d.rows - ((g + i * d.groups) // width >= d.tail) for i in range(d.repeats)) for g in (0, d.groups - 1)
@@ -166,7 +166,7 @@ def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
         assert threads == cooperative.THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
         assert (d.segments - 1) * d.segment < d.rows <= d.segments * d.segment
         assert d.rows * channels == problem.x.count and d.vectors * width == channels
-        columns = d.lanes * width
-        static = 4 * (columns * (7 + 2 * threads // 32) + 4 * threads)
-        assert launch.shared_bytes + static <= H200.shared_bytes_per_block - 1024 and launch.shared_bytes > 0
+        static = 4 * 4 * threads
+        arrays = cooperative.arrays_bytes(d, width)
+        assert arrays < launch.shared_bytes <= H200.shared_bytes_per_block - 1024 - static
     assert found > 50 or data_type == DOUBLE
