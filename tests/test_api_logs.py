@@ -142,6 +142,16 @@ def test_calls_of_nvidias_library():
     assert isinstance(fourth.operation, ConvolutionForward) and fourth.operation.convolution.group_count == 2
 
 
+@pytest.mark.parametrize("dims, strides", [("2,3,5", "105,35,7,1"), ("2,3,5,7", "105,35,7")])
+def test_an_array_that_is_shorter_than_its_rank_is_skipped(dims, strides):
+    call = ACTIVATION.format(output="0x7f0000009000").replace(
+        "dimA: type=int; val=[2,3,5,7]", f"dimA: type=int; val=[{dims}]", 1
+    )
+    found = summarized(read_log(call.replace("val=[105,35,7,1]", f"val=[{strides}]", 1).splitlines()))
+    ((_, reason),) = found.skipped
+    assert "a cudnnTensorDescriptor_t with 3 of 4 entries of " in reason and not found.asked
+
+
 def test_channels_of_vectorised_filters():
     _, found = of(FILTER)
     (asked,) = found.asked

@@ -88,7 +88,7 @@ def test_a_log_with_something_in_front_is_read_alike(front, version):
         plain.refused.keys(),
         plain.skipped.keys(),
     )
-    assert log.releases == ({"v7300": "7.3.0", "v8907": "8.9.7", "v91200 46": "9.12.0"}[version],)
+    assert list(log.releases) == [{"v7300": "7.3.0", "v8907": "8.9.7", "v91200 46": "9.12.0"}[version]]
 
 
 def alike(text_of_a_log):
@@ -180,6 +180,37 @@ def test_a_number_that_no_type_holds_is_what_cannot_be_read(number):
     assert reason.startswith("lrnN, a unsigned, cannot be read: ") and len(reason) < 200 and not found.refused
 
 
+SET_ACTIVATION = """I! CuDNN (v8907) function cudnnSetActivationDescriptor() called:
+i!     mode: type=cudnnActivationMode_t; val=CUDNN_ACTIVATION_TANH (2);
+i!     reluNanOpt: type=cudnnNanPropagation_t; val=CUDNN_PROPAGATE_NAN (1);
+i!     coef: type=double; val=1.0;
+i! Time: 1
+"""
+
+
+@pytest.mark.parametrize("value, said", [
+    ("CUDNN_ACTIVATION_RELU (2)", "CUDNN_ACTIVATION_RELU is 1 of cudnnActivationMode_t, not 2 of cudnnActivationMode_t"),
+    ("CUDNN_DATA_HALF (2)", "CUDNN_DATA_HALF is 2 of cudnnDataType_t, not 2 of cudnnActivationMode_t"),
+    ("CUDNN_ACTIVATION_OF_LATER (2)", None),
+    ("2", None),
+])  # fmt: skip
+def test_a_name_and_a_number_that_contradict_each_other_are_skipped(value, said):
+    """A name that the document lacks counts by its number."""
+    found = summarized(read_log(SET_ACTIVATION.replace("CUDNN_ACTIVATION_TANH (2)", value).splitlines()))
+    assert found.settings == (said is None) and not found.refused
+    assert [reason for _, reason in found.skipped] == (
+        [] if said is None else [f"{value!r} contradicts itself: {said}"]
+    )
+
+
+@pytest.mark.parametrize("version, later", [(91900, False), (91901, True), (99999, True), (8907, False), (8908, True)])
+def test_a_log_that_is_later_than_the_known_ones_is_read_and_named(version, later):
+    log = read_log(text().replace("v8907", f"v{version}").splitlines())
+    found = summarized(log)
+    assert found.settings == summarized(read_log(text().splitlines())).settings
+    assert any("is later than the last release" in line for line in found.lines(log)) == later
+
+
 def test_lines_of_two_calls_that_nothing_tells_apart_are_named():
     first, second = SET_LRN.splitlines(), SET_LRN.replace("val=5", "val=7").splitlines()
     mixed = [first[0], second[0], first[1], second[1], *first[2:]]
@@ -198,6 +229,7 @@ SETTER = f"I! {text().split('I! ')[1]}".replace("val=-1", "val=2")  # sets a ten
 
 @pytest.mark.parametrize("content, said", [
     (text().replace("v8907", "v100200 5").encode(), "cuDNN 10.2.0, whose form is not known"),
+    *((text().replace("v8907", version).encode(), f"a log of cuDNN {version}, whose form is not known") for version in ("v9000", "v70000")),
     (text().replace("v8907", "vNext").encode(), "cuDNN Next, whose form is not known"),
     (b"I! CuDNN (v8907) function cudnnSetLRNDescriptor() called:\n", "none of the 1 calls of the log could be judged"),
     (b"I! CuDNN (v8907) function cudnnCreate() called:\ni! Time: 1\n", "none of the 1 calls of the log could be judged"),
@@ -206,7 +238,7 @@ SETTER = f"I! {text().split('I! ')[1]}".replace("val=-1", "val=2")  # sets a ten
     (b"", "is no saved call: neither an .npz file nor an API log of cuDNN"),
     (bytes(range(256)) * 4096, "is no saved call"),
     (b"x" * (1 << 20), "is no saved call"),
-], ids=["release 10", "no release", "cut", "nothing to judge", "computes after a setter", "cut in its first line", "empty", "binary", "one line"])  # fmt: skip
+], ids=["release 10", "release 9 in four digits", "release 7 in five", "no release", "cut", "nothing to judge", "computes after a setter", "cut in its first line", "empty", "binary", "one line"])  # fmt: skip
 def test_a_log_without_judged_calls_ends_in_one_sentence(tmp_path, capsys, content, said):
     path = tmp_path / "log"
     path.write_bytes(content)

@@ -61,6 +61,7 @@ from .log_forms import (
     RANGES,
     RENAMED,
     WIDEST,
+    is_known,
     is_read,
     plain,
     release_of,
@@ -69,6 +70,9 @@ from .log_forms import (
 FOREIGN_SHOWN = 5
 LARGEST = 1 << 28  # bytes of the operands of a repeated call
 LOOK = "location"  # kind of an argument: the log has the location of a value, not the value
+ENUMERATOR_NUMBERS = {
+    member.name: (kind, int(member)) for kind, members in ENUMERATIONS.items() for member in members
+}  # name -> (type, number); other releases add names
 LONGEST = 1 << 16  # characters of a line; longer lines are not from a log
 
 
@@ -151,7 +155,7 @@ class Log:
 
     calls: list[Logged]
     foreign: list[tuple[int, str]]
-    releases: tuple[str, ...] = ()
+    releases: Mapping[str, int] = field(default_factory=dict)  # release -> version number in the headers
     messages: int = 0  # number of errors and warnings, which have the header of a call
 
 
@@ -161,7 +165,7 @@ def read_log(lines: Iterable[str]) -> Log:
     foreign: list[tuple[int, str]] = []
     open_calls: dict[str, Logged] = {}  # process, as the line names it -> its last call
     last = ""
-    releases: dict[str, None] = {}
+    releases: dict[str, int] = {}
     messages = 0
     for number, line in enumerate(lines, 1):
         line = plain(line.rstrip("\n\r")) if len(line) < LONGEST else line
@@ -176,7 +180,7 @@ def read_log(lines: Iterable[str]) -> Log:
         if found:
             if not is_read(int(found[1])):
                 raise UnknownRelease(release_of(int(found[1])))
-            releases[release_of(int(found[1]))] = None
+            releases[release_of(int(found[1]))] = int(found[1])
             function = RENAMED.get(found[2], found[2])
             last, current = origin, Logged(number, function)
             open_calls[origin] = current
@@ -193,7 +197,7 @@ def read_log(lines: Iterable[str]) -> Log:
     for call in calls:
         if not call.complete:
             call.problem = "the log breaks off"
-    return Log(calls, foreign, tuple(releases), messages)
+    return Log(calls, foreign, releases, messages)
 
 
 class UnknownRelease(ValueError):
@@ -243,7 +247,13 @@ def _enumerator(kind: str, text: str) -> Any:
     """Return an enumerator by its number, which follows its name or is alone."""
     if not (NUMBERED.fullmatch(text) or re.fullmatch(r"-?\d+", text)):
         raise Unreadable(f"{_shown(text)} is no enumerator of {kind}")
-    return _number(text, "int")
+    number, name = _number(text, "int"), text.partition(" ")[0]
+    meant = ENUMERATOR_NUMBERS.get(name)
+    if meant is not None and meant != (kind, number):
+        raise Unreadable(
+            f"{_shown(text)} contradicts itself: {name} is {meant[1]} of {meant[0]}, not {number} of {kind}"
+        )
+    return number
 
 
 class Fields:
@@ -261,12 +271,21 @@ class Fields:
         return _number(self.text(name), self.fields[name][0])
 
     def numbers(self, name: str, count: int | None = None) -> tuple[int, ...]:
+        """Return the numbers of an array, at most ``count`` of them. Raises ``Unreadable`` if it has fewer."""
         found = self.number(name)
-        return tuple(found)[:count] if isinstance(found, tuple) else (found,)
+        all_ = found if isinstance(found, tuple) else (found,)
+        if count is not None and len(all_) < count:
+            raise Unreadable(f"a {self.kind} with {len(all_)} of {count} entries of {name}")
+        return all_[:count]
+
+    @property
+    def rank(self) -> int | None:
+        """Return the number of dimensions, or None in a log without it."""
+        return int(self.number("nbDims")) if "nbDims" in self.fields else None
 
     def sizes(self, name: str) -> tuple[int, ...]:
         """Return numbers that are all at least 1, as every descriptor has them."""
-        found = self.numbers(name)
+        found = self.numbers(name, self.rank)
         if min(found, default=0) < 1:
             raise Unreadable(f"a {self.kind} with {name} {_shown(self.text(name))}")
         return found
@@ -280,7 +299,9 @@ class Fields:
 
 
 def _tensor(f: Fields, _rank: int) -> TensorSpec:
-    return TensorSpec(f.member("dataType", "cudnnDataType_t"), f.sizes("dimA"), f.numbers("strideA"))
+    return TensorSpec(
+        f.member("dataType", "cudnnDataType_t"), (dims := f.sizes("dimA")), f.numbers("strideA", len(dims))
+    )
 
 
 def _filter(f: Fields, _rank: int) -> FilterSpec:
@@ -555,6 +576,8 @@ class Summary:
         )
         if log.releases:
             yield f"a log of cuDNN {', '.join(log.releases)}"
+        if later := [release for release, version in log.releases.items() if not is_known(version)]:
+            yield f"cuDNN {', '.join(later)} is later than the last release whose logs are known: they are read by its forms"
         if log.messages:
             yield f"{log.messages} messages of errors and warnings are left out"
         for what, found in (("refused by the document", self.refused), ("skipped", self.skipped)):

@@ -6,7 +6,8 @@ import html
 import json
 import re
 
-READ = (7, 8, 9)  # releases whose logs are read
+# Each row is (version numbers of a major release, its last version whose logs are known).
+READ = ((range(7000, 8000), 7605), (range(8000, 9000), 8907), (range(90000, 100000), 91900))
 # Releases 7 and 8 write "(v8907)"; release 9 adds a second number: "(v91200 46)".
 HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
 ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # It matches headers of unknown releases too.
@@ -90,11 +91,18 @@ def plain(line: str) -> str:
 
 
 def release_of(number: int) -> str:
-    """Return a version number in readable form: 8907 is 8.9.7, 91200 is 9.12.0."""
+    """Return a version number in readable form: 8907 is 8.9.7, 91200 is 9.12.0. Another number stays as it is."""
+    if 9000 <= number < 90000:  # No release has such a number: release 9 writes five digits.
+        return f"v{number}"
     major, rest = divmod(number, 10000 if number >= 10000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def is_read(number: int) -> bool:
     """Return whether logs of this version are read."""
-    return int(release_of(number).partition(".")[0]) in READ
+    return any(number in versions for versions, _ in READ)
+
+
+def is_known(number: int) -> bool:
+    """Return whether this is no later version of its major release than the last one whose logs are known."""
+    return any(number in versions and number <= last for versions, last in READ)
