@@ -10,7 +10,7 @@ from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 
 from . import containers
-from .expressions import DEDUCED, KIND_OF_NAME, Expressions, declarator, record
+from .expressions import DEDUCED, KIND_OF_NAME, Expressions, declarator, dimensions, record
 from .integers import code, is_integer, parameter_kinds, values
 from .passing import passing_macros
 
@@ -26,6 +26,7 @@ _MACRO_OF_ARGUMENTS = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^\n\\]*(?
 _CALLED = re.compile(
     r"(?:.*\bfunction< ?)?(?!decltype)(\w+) ?\(.*", re.DOTALL
 )  # This is the type of a function, or of a pointer to one.
+_LISTED = re.compile(r"\(([^()]*)\) ?>?$")  # the parameters of such a type
 _GIVEN = ("init_declarator", "declaration")  # The second one stands in a condition: ``if (auto s = f())``.
 _DECLARATIONS = frozenset(
     {
@@ -73,11 +74,19 @@ class Declared(Expressions):
         self.callable = dict(outer.callable) if outer else {}
         self.converted = dict(outer.converted) if outer else {}
         self.aliases = dict(outer.aliases) if outer else {}
+        self.taken: dict[str, list[str]] = dict(outer.taken) if outer else {}  # type of a function -> its parameters
         self.types: set[str] = set(outer.types) if outer else set()  # A template takes these names of types.
         # Each function has the place, name and beginning of the scope of each parameter whose type is deduced.
         self.generic: dict[bytes, list[tuple[int, bytes, int]]] = dict(outer.generic) if outer else {}
         # These templates have a parameter of an integer type.
         self.templates: set[bytes] = set(outer.templates) if outer else set()
+        # record -> its members without an initial value that are no pointers, with their types
+        self.zeroed: dict[str, dict[bytes, str]] = dict(outer.zeroed) if outer else {}
+        self.sizes: dict[tuple[str, bytes], list[int | None]] = (
+            dict(outer.sizes) if outer else {}
+        )  # of arrays in records
+        # These are (class, member) that a constructor sets, and (class, b"") of classes with a constructor.
+        self.constructed: set[tuple[str, bytes]] = set(outer.constructed) if outer else set()
         self.carried = {}
         for node in found:
             if node.type in ("alias_declaration", "type_definition"):
@@ -86,6 +95,10 @@ class Declared(Expressions):
                 self._template(node)
             elif node.type in _DECLARATIONS:
                 self._declaration(node)
+            elif node.type == "field_initializer" and len(code(node)) > 1:
+                self.constructed.add((record(node), code(node)[0].text))
+            elif node.type == "function_declarator" and declarator(node)[0] == (record(node).encode() or None):
+                self.constructed.add((record(node), b""))
         for node in found:
             self._deduce(node)
             self._carries(node)
@@ -99,8 +112,10 @@ class Declared(Expressions):
             return
         if function is not None:
             self.callable[text.decode()] = kind
+            self.taken[text.decode()] = self._taken(function)
         elif match := _CALLED.fullmatch(kind):
             self.callable[text.decode()] = self.bare(match[1])
+            self.taken[text.decode()] = self._listed(kind)
         elif kind in self.kinds or is_integer(kind) or "<" in kind:
             self.aliases[text.decode()] = kind
 
@@ -126,10 +141,7 @@ class Declared(Expressions):
                 continue
             if function is not None:
                 kind = self.trailing(function) or kind
-                parameters = [
-                    self.named(p) if not declarator(p.child_by_field_name("declarator"))[1] else ""
-                    for p in _parameters(function)
-                ]
+                parameters = self._taken(function) or self._taken_by_name(node, function)
                 self._generic(name, function)
                 made = (kind if depth == 0 else "", parameters)
                 self.functions[name] = made if self.functions.get(name, made) == made else ("", [])
@@ -139,12 +151,56 @@ class Declared(Expressions):
             elif node.type == "field_declaration":
                 self.fields.setdefault(name, set()).add((kind, depth))
                 self.records.setdefault(record(node), {})[name] = (kind, depth)
+                sizes = dimensions(each)
+                if sizes is not None and node.child_by_field_name("default_value") is None:
+                    self.zeroed.setdefault(record(node), {})[name] = kind
+                if sizes:
+                    self.sizes[record(node), name] = sizes
                 if kind in self.callable:
-                    self.functions[name] = (self.callable[kind], [])
+                    self.functions[name] = (self.callable[kind], self.taken.get(kind, []))
             elif match := _CALLED.fullmatch(kind):
-                self.functions[name] = (self.bare(match[1]), [])
+                self.functions[name] = (self.bare(match[1]), self._listed(kind))
             else:
                 self._variable_of(node, name, (kind, depth))
+
+    def _taken(self, function: Any) -> list[str]:
+        """Return the types of a function's parameters, empty for pointers."""
+        return [
+            self.named(p) if not declarator(p.child_by_field_name("declarator"))[1] else ""
+            for p in _parameters(function)
+        ]
+
+    def _listed(self, kind: str) -> list[str]:
+        """Return the types of the parameters in the text of a function's type."""
+        found = _LISTED.search(kind)
+        texts = [self.bare(text) for text in found[1].split(",")] if found else []
+        return ["" if "*" in text else self.bare(text.rpartition(" ")[0] or text) for text in texts]
+
+    def _parameters_of(self, value: Any) -> list[str]:
+        """Return the types of the parameters of a function that is named by an expression."""
+        while value.type in ("pointer_expression", "parenthesized_expression") and code(value):
+            value = code(value)[0]
+        text = value.text.decode("utf-8", "replace")
+        if text in functions():
+            names = [parameter.name for parameter in functions()[text].parameters]
+            return [kind or "" for kind in parameter_kinds(text, names)]
+        return self.functions.get(value.text, ("", []))[1]
+
+    def taken_at(self, name: bytes, at: int) -> list[str]:
+        """Return the types of the parameters of what a name calls at a place, empty where this file does not tell."""
+        around = self._variable(name, at)
+        return self.taken.get(around[2], []) if around else self.functions.get(name, ("", []))[1]
+
+    def _taken_by_name(self, node: Any, function: Any) -> list[str]:
+        """Return the types of the parameters that are declared behind the list, as C did before its first standard."""
+        declared = {
+            name: self.named(child) if depth == 0 else ""
+            for child in code(node)
+            if child.type == "declaration"
+            for name, depth, _ in map(declarator, child.children_by_field_name("declarator"))
+        }
+        listed = function.child_by_field_name("parameters") if node.type == "function_definition" else None
+        return [declared.get(name.text, "") for name in code(listed)] if listed is not None and declared else []
 
     def _variable_of(self, node: Any, name: bytes, kind: tuple[str, int]) -> None:
         self.variables.setdefault(name, []).append((*self._scope(node), *kind))
@@ -253,7 +309,7 @@ class Declared(Expressions):
         around = self._variable(name, node.start_byte) if name is not None else None
         if around is not None and around[2] in DEDUCED and (result := self.function_of(value)):
             assert name is not None
-            self.functions[name] = (result, [])
+            self.functions[name] = (result, self._parameters_of(value))
         if around is None or not (around[2] in DEDUCED or is_integer(around[2])):
             return
         assert name is not None

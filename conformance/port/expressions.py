@@ -362,3 +362,20 @@ def declarator(node: Any) -> tuple[bytes | None, int, Any]:
             inner = node.child_by_field_name("name")
         node = inner
     return (node.text if node is not None else None), depth, function
+
+
+def dimensions(node: Any) -> list[int | None] | None:
+    """Return the sizes of an array's declarator, the outermost first: None for ``[]``, -1 for an expression.
+
+    An object that is no array has none. Return None for pointers, references and functions.
+    """
+    sizes: list[int | None] = []
+    while node is not None and node.type not in ("identifier", "field_identifier"):
+        if "pointer" in node.type or "reference" in node.type or "function" in node.type:
+            return None
+        if node.type == "array_declarator":
+            size = node.child_by_field_name("size")
+            known = number(size) if size is not None else None
+            sizes.insert(0, None if size is None else -1 if known is None else known)
+        node = node.child_by_field_name("declarator")
+    return sizes

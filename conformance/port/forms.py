@@ -8,15 +8,17 @@ the parameters of the cuDNN function in its order, so that nothing can be lost o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
 from dualdnn.api.document import functions as cudnn_functions
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
 
 LEVELS = ("guide", "today")
 ONE, ZERO = "one", "zero"  # In ``when``, these say that the argument provably points at a constant 1 or 0.
@@ -59,6 +61,16 @@ class Table:
     enumerators: Mapping[str, str | None]
     kept: frozenset[str]
     today: Mapping[str, str]  # function without a form -> its counterpart in MIOpen of today, in words
+
+    @cached_property
+    def changed_zeros(self) -> Mapping[str, str]:
+        """Return each enumeration type whose 0 is another enumerator in MIOpen, with cuDNN's enumerator of 0."""
+        header = resources.files(__package__).joinpath("dualdnn_port_miopen.h").read_text("utf-8")
+        numbered = {member.name: int(member) for kind in MIOPEN_ENUMERATIONS.values() for member in kind}
+        numbered |= {name: number for members in today()["enumerations"].values() for name, number in members.items()}
+        numbered |= {name: int(number) for name, number in re.findall(r"\b(DUALDNN_PORT_\w+) = (\d+)", header)}
+        zeros = {kind: member.name for kind in self.types for member in ENUMERATIONS.get(kind, ()) if member == 0}
+        return {kind: name for kind, name in zeros.items() if numbered.get(self.enumerators.get(name) or "") != 0}
 
     def target_of_name(self, name: str) -> str | None:
         """Return the target of a function that is named without arguments: a pointer to it, the body of a macro."""
@@ -194,8 +206,6 @@ def _plain(ctype: str, types: Mapping[str, str]) -> str:
 
 def helper_parameters() -> dict[str, int]:
     """Return the number of parameters of each helper of the C header, those that its macro makes among them."""
-    import re
-
     text = resources.files(__package__).joinpath("dualdnn_port_miopen.h").read_text("utf-8").replace("\\\n", " ")
     found = {}
     for name, parameters in re.findall(r"static\s+inline\s+[\w\s]+?[\s*]+(dualdnnPort[\w#]+)\(([^)]*)\)", text):

@@ -10,9 +10,10 @@ from typing import Any
 from . import arguments, integers, uses
 from .declared import Declared
 from .edits import Edits
-from .expressions import STATUS
+from .expressions import KIND_OF_NAME, STATUS
 from .forms import Table
 from .verdicts import HELPED, LEFT, REWRITTEN, Note, PortedFile, Verdict
+from .zeros import Zeros
 
 NAME = re.compile(rb"\b(?:cudnn[A-Z]\w*|CUDNN_[A-Z0-9]\w*)")
 HEADER = re.compile(
@@ -57,10 +58,12 @@ class _CFile:
     def port(self) -> PortedFile:
         if b"cudnn" not in self.text.lower():
             return self.ported
-        tree = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(self.text)
+        read = self.text.replace(b"_Thread_local", b"thread_local ")  # The grammars know the newer word alone.
+        tree = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(read)
         self.constants = arguments.constants(self.text)
         found = list(nodes(tree.root_node))
         self.declared = Declared(tree.root_node, self.text, found, self.table.types, called)
+        self.zeros = Zeros(self.declared, frozenset(self.table.changed_zeros))
         for node in found:
             self.visit(node)
         if self.ported.verdicts or self.edits.edits:
@@ -89,12 +92,20 @@ class _CFile:
             self.name(node)
         for typed in uses.typed(self.declared, node):
             self.typed(typed)
+        for place, of in self.zeros(node):
+            self.zero(place, of, "integer")
+        for place, of in self.zeros.members(node):
+            self.zero(place, of, "check")
+        if kind in ("preproc_if", "preproc_elif"):
+            self.condition(node.child_by_field_name("condition"))
 
     # --- integers ---
 
     def typed(self, typed: uses.Typed, shift: int = 0, declared: Declared | None = None) -> None:
         """Translate the numbers among the values of an expression of an enumeration type, and note the unknown ones."""
         declared = declared or self.declared
+        if typed.kind in self.table.changed_zeros and not list(declared.values(typed.expression)):
+            return self.empty(typed.expression, typed.kind)
         for leaf in declared.values(typed.expression):
             at, value = leaf.start_byte + shift, integers.number(leaf)
             if at < self.frozen_until:
@@ -113,6 +124,26 @@ class _CFile:
             elif kind != typed.kind and (typed.is_cast or declared.is_number(leaf)):
                 self.note_at(
                     at, "integer", f"{text} is a number of {typed.kind}: MIOpen numbers its enumerators otherwise"
+                )
+
+    def empty(self, expression: Any, kind: str) -> None:
+        """Note empty braces or parentheses in place of a value; ``zeros`` sees those of declarations."""
+        around = expression.parent
+        if around is None or around.type != "init_declarator":
+            self.zero(around if around is not None and around.type != "argument_list" else expression, kind, "integer")
+
+    def zero(self, place: Any, kind: str, seen: str) -> None:
+        text, name = place.text.decode("utf-8", "replace"), self.table.changed_zeros[kind]
+        when = "where its object begins as zeros" if seen == "check" else "by a 0 that stands nowhere"
+        self.note(place, seen, f"{text} is {name} {when}: MIOpen numbers its enumerators otherwise")
+
+    def condition(self, node: Any) -> None:
+        """Note enumerators in a condition of the preprocessor, which takes every name that is no macro as 0."""
+        for match in NAME.finditer(node.text if node is not None else b""):
+            text = match.group().decode()
+            if text in KIND_OF_NAME and text not in self.own_names:
+                self.note_at(
+                    node.start_byte + match.start(), "integer", f"{text} is 0 in a condition of the preprocessor"
                 )
 
     def as_number(self, at: int, text: str, kind: str, typed: uses.Typed) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from .declared import Declared
 from .expressions import STATUS, template_call
-from .integers import code, elements, is_integer, number, values
+from .integers import code, is_integer, number, values
+from .zeros import SIZED, Zeros
 
 _EQUALITY, _ORDER = ("==", "!="), ("<", ">", "<=", ">=", "<=>")
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "|", "&", "^"})
@@ -56,12 +57,18 @@ def _cast(declared: Declared, node: Any) -> Iterator[Typed]:
     target = kind.rstrip("*& ")
     if kind in declared.kinds:
         yield Typed(value, kind, is_cast=True)
-        if kind != STATUS and not list(values(value)):  # This value is 0.
-            yield Typed(node, kind, is_opaque=True)
     elif kind != target:
         yield from _view(declared, target, value)
     elif kind and not _is_compared(node):
         yield Typed(value, kind)
+
+
+def _literal(declared: Declared, node: Any) -> Iterator[Typed]:
+    kind = declared.named(node)
+    if kind in declared.records:
+        yield from _of_record(declared, kind, None, node.child_by_field_name("value"))
+    else:
+        yield from _cast(declared, node)
 
 
 def _view(declared: Declared, target: str, value: Any) -> Iterator[Typed]:
@@ -101,7 +108,7 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
         elif _COMPARERS.match(function.text) and len(given) == 2:
             yield from _compared(declared, *given)
         elif callee is not None:
-            yield from _parameters(declared, callee, given)
+            yield from _parameters(declared, callee, given, node.start_byte)
         else:
             yield from _template_call(declared, node, given)
         return
@@ -127,24 +134,27 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
             if place < len(given) and (taken in declared.kinds or declared.kind_of(given[place])[0] != STATUS):
                 yield Typed(given[place], taken)
     else:
-        yield from _parameters(declared, name.text, given)
+        yield from _parameters(declared, name.text, given, node.start_byte)
 
 
-def _parameters(declared: Declared, function: bytes, given: list[Any]) -> Iterator[Typed]:
-    kinds = declared.functions.get(function, ("", []))[1]
+def _parameters(declared: Declared, function: bytes, given: list[Any], at: int) -> Iterator[Typed]:
+    kinds = declared.taken_at(function, at) or declared.functions.get(function, ("", []))[1]
     yield from (Typed(argument, kind) for argument, kind in zip(given, kinds, strict=False) if kind)
 
 
 def _template_call(declared: Declared, node: Any, given: list[Any]) -> Iterator[Typed]:
     """Yield the arguments of ``f<type>(...)``: f may use a number in any way, and an integer type takes an
     enumerator's number."""
-    types = [declared.bare(a.text.decode()) for a in template_call(node.child_by_field_name("function"))[1]]
+    name, listed = template_call(node.child_by_field_name("function"))
+    types = [declared.bare(a.text.decode()) for a in listed if name.decode() not in SIZED]
     kind = types[0] if types else ""
     if is_integer(kind):
         yield from (Typed(argument, kind) for argument in given)
     elif kind in declared.kinds and kind != STATUS:
         unknown = [leaf for leaf in given if number(leaf) is not None or declared.is_number(leaf)]
-        yield from (Typed(leaf, kind, is_opaque=True) for leaf in (unknown if given else [node]))
+        yield from (Typed(leaf, kind, is_opaque=True) for leaf in unknown)
+        if not given:
+            yield Typed(node.child_by_field_name("arguments"), kind)
 
 
 def _holds_numbers(kind: str) -> bool:
@@ -166,17 +176,10 @@ def _declaration(declared: Declared, node: Any) -> Iterator[Typed]:
         ):
             continue
         value = each.child_by_field_name("value")
-        if fields := list(declared.records.get(kind, {}).values()):
-            yield from _of_record(declared, fields, value)
+        if kind in declared.records:
+            yield from _of_record(declared, kind, inner, value)
         elif holds_numbers or kind:
             yield Typed(value, "" if holds_numbers else kind)
-        if (
-            kind in declared.kinds
-            and kind != STATUS
-            and value.type in ("initializer_list", "argument_list")
-            and not code(value)
-        ):
-            yield Typed(inner, kind, is_opaque=True)
     if kind:
         yield Typed(default, kind)
 
@@ -189,24 +192,18 @@ def _constructed(declared: Declared, function: Any, kind: str) -> Iterator[Typed
             yield Typed(value, kind)
 
 
-def _of_record(declared: Declared, fields: list[tuple[str, int]], value: Any) -> Iterator[Typed]:
-    """Yields the values of the fields of a structure, or of each in an array of them, in their order."""
-    if value.type != "initializer_list" or any(child.type == "initializer_pair" for child in elements(value)):
-        return
-    if all(child.type == "initializer_list" for child in elements(value)):
-        for child in elements(value):
-            yield from _of_record(declared, fields, child)
-        return
-    for child, (kind, depth) in zip(elements(value), fields, strict=False):
-        if depth == 0 and number(child) != 0:  # C makes an empty structure by {0}.
-            yield Typed(child, kind)
+def _of_record(declared: Declared, kind: str, target: Any, value: Any) -> Iterator[Typed]:
+    """Yield the values of the members of a structure, or of each in an array of them."""
+    for child, of, depth in Zeros(declared, frozenset()).given(kind, target, value):
+        if depth == 0 and of:
+            yield Typed(child, of)
 
 
 def _field(declared: Declared, node: Any) -> Iterator[Typed]:
     yield from _declaration(declared, node)
     default, kind = node.child_by_field_name("default_value"), declared.named(node)
-    if default is not None and default.type == "initializer_list" and not code(default) and kind in declared.kinds:
-        yield Typed(node.child_by_field_name("declarator"), kind, is_opaque=kind != STATUS)
+    if default is not None and default.type == "initializer_list":
+        yield Typed(default, kind)
     around = node.parent.parent if node.parent is not None else None
     if around is not None and around.type == "union_specifier" and declared.named(node) in declared.kinds:
         yield Typed(node.child_by_field_name("declarator"), declared.named(node), is_opaque=True)
@@ -225,13 +222,18 @@ def _pair(declared: Declared, node: Any) -> Iterator[Typed]:
     designator = node.child_by_field_name("designator")
     if designator is not None and designator.type == "subscript_designator" and code(designator):
         yield Typed(code(designator)[0], "")
-    field, around = designator.text.lstrip(b". ") if designator is not None else b"", node
-    while around is not None and around.type != "declaration":
+    names = [
+        code(each)[0].text for each in node.children_by_field_name("designator") if each.type == "field_designator"
+    ]
+    around = node
+    while around is not None and around.type not in ("declaration", "compound_literal_expression"):
         around = around.parent
-    known = declared.fields.get(field, set())
-    found = declared.records.get(declared.named(around), {}).get(field) if around is not None else None
-    if found or len(known) == 1:
-        yield Typed(node.child_by_field_name("value"), (found or next(iter(known)))[0])
+    kind = declared.named(around) if around is not None else ""
+    for field in names:  # .a.b = value
+        known = declared.fields.get(field, set())
+        kind = (declared.records.get(kind, {}).get(field) or (next(iter(known)) if len(known) == 1 else ("", 0)))[0]
+    if names and kind:
+        yield Typed(node.child_by_field_name("value"), kind)
 
 
 def _field_initializer(declared: Declared, node: Any) -> Iterator[Typed]:
@@ -240,16 +242,12 @@ def _field_initializer(declared: Declared, node: Any) -> Iterator[Typed]:
     if len(known) == 1 and given:
         kind, _ = next(iter(known))
         yield Typed(given[0], kind)
-        if kind in declared.kinds and kind != STATUS and not code(given[0]):
-            yield Typed(name, kind, is_opaque=True)
 
 
 def _new(declared: Declared, node: Any) -> Iterator[Typed]:
     kind, given = declared.named(node), node.child_by_field_name("arguments")
     if given is not None:
         yield Typed(given, kind)
-    if given is not None and not code(given) and kind in declared.kinds and kind != STATUS:
-        yield Typed(node, kind, is_opaque=True)
 
 
 def _compared(declared: Declared, left: Any, right: Any) -> Iterator[Typed]:
@@ -294,7 +292,8 @@ def _unary(declared: Declared, node: Any) -> Iterator[Typed]:
 
 
 def _condition(declared: Declared, node: Any) -> Iterator[Typed]:
-    yield Typed(node.child_by_field_name("condition"), "bool")
+    if (condition := node.child_by_field_name("condition")) is not None:
+        yield Typed(condition, "bool")
 
 
 def _switch(declared: Declared, node: Any) -> Iterator[Typed]:
@@ -354,7 +353,7 @@ def _value(declared: Declared, node: Any) -> Iterator[Typed]:
 
 _READERS: dict[str, Callable[[Declared, Any], Iterator[Typed]]] = {
     "cast_expression": _cast,
-    "compound_literal_expression": _cast,
+    "compound_literal_expression": _literal,
     "call_expression": _call,
     "declaration": _declaration,
     "optional_parameter_declaration": _declaration,
@@ -367,6 +366,9 @@ _READERS: dict[str, Callable[[Declared, Any], Iterator[Typed]]] = {
     "update_expression": _unary,
     "if_statement": _condition,
     "while_statement": _condition,
+    "do_statement": _condition,
+    "for_statement": _condition,
+    "conditional_expression": _condition,
     "switch_statement": _switch,
     "return_statement": _return,
     "subscript_expression": _subscript,
