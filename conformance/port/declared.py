@@ -84,7 +84,7 @@ class Declared(Expressions):
         self.zeroed: dict[str, dict[bytes, str]] = dict(outer.zeroed) if outer else {}
         self.sizes: dict[tuple[str, bytes], list[int | None]] = (
             dict(outer.sizes) if outer else {}
-        )  # of arrays in records
+        )  # (record, member) -> sizes
         # These are (class, member) that a constructor sets, and (class, b"") of classes with a constructor.
         self.constructed: set[tuple[str, bytes]] = set(outer.constructed) if outer else set()
         self.carried = {}
