@@ -51,6 +51,7 @@ INTEGERS = {
     "size_t": (0, 2**64 - 1),
     "unsigned long long": (0, 2**64 - 1),
 }
+STATES = Answers()  # Equal states of descriptors are one object, so that keys are compared by identity.
 HANDLE = "cudnnHandle_t"
 FLOATS = ("float", "double")
 PLAIN = frozenset({bool, float, int, *ENUMERATIONS.values()})  # These types are immutable.
@@ -129,6 +130,9 @@ def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any
         """Compute the answer; cache it, or compare it with ``found`` and raise INTERNAL_ERROR if they differ."""
         key, kept = key_of(*arguments), arguments[0].answers if has_handle else own
         result = anew(*arguments)
+        for i in changed:
+            value = arguments[i].value
+            arguments[i].value = STATES.of(value, lambda value=value: value)
         answer = (result, [(i, arguments[i].value) for i in changed])
         if found is not None:
             require_same(found, answer, function.name)
@@ -166,7 +170,7 @@ def keys_of(
                 parts.append(f"{a} is None")
         elif p.base_type in DESCRIPTORS:
             if not computes:
-                state = f", {a}.{'spec' if p.base_type in QUERIED else 'value'}"
+                state = f", {a}.{'spec' if p.base_type in REPLACED | QUERIED else 'value'}"
                 parts.append(f"type({a}), {a}.alive" + ("" if is_replaced_by(function.name, p) else state))
             else:
                 parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")

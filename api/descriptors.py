@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
 from .operations.specs import LRNSpec
@@ -269,6 +269,14 @@ class CTCLossDescriptor(Descriptor):
     type_name = "cudnnCTCLossDescriptor_t"
 
 
+class ConvolutionOptions(NamedTuple):
+    """Hold the fields of a ConvolutionSpec that have setters of their own, in its order."""
+
+    group_count: int = 1
+    math_type: cudnnMathType_t = cudnnMathType_t.CUDNN_DEFAULT_MATH
+    reorder_type: cudnnReorderType_t = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
+
+
 class ConvolutionDescriptor(Descriptor):
     """Represent a convolution. Group count, math type and reorder type may be set first; setting the convolution again
     keeps them."""
@@ -277,27 +285,22 @@ class ConvolutionDescriptor(Descriptor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.options: dict[str, Any] = {
-            "group_count": 1,
-            "math_type": cudnnMathType_t.CUDNN_DEFAULT_MATH,
-            "reorder_type": cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
-        }
+        self.options = ConvolutionOptions()
 
     def take(self, spec: Any) -> None:
-        self.spec = spec
-        self.options = {name: getattr(spec, name) for name in self.options}
+        self.spec, self.options = spec, ConvolutionOptions(spec.group_count, spec.math_type, spec.reorder_type)
 
     @property
     def value(self) -> Any:
-        return self.spec, tuple(self.options.items())
+        return self.spec, self.options
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.spec, self.options = value[0], dict(value[1])
+        self.spec, self.options = value
 
     def configure(self, **options: Any) -> None:
         """Change group_count, math_type or reorder_type."""
-        self.options.update(options)
+        self.options = self.options._replace(**options)
         if self.spec is not None:
             self.spec = replace(self.spec, **options)
 

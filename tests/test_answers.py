@@ -85,8 +85,8 @@ def test_every_setter_changes_its_descriptor_again():
             cudnn.cudnnSetConvolution2dDescriptor(
                 made, 1, 1, 1, 1, 1, 1, cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT
             )
-            assert made.spec.group_count == made.options["group_count"] == group_count
-            assert made.spec.math_type == made.options["math_type"] == TENSOR_OP
+            assert made.spec.group_count == made.options.group_count == group_count
+            assert made.spec.math_type == made.options.math_type == TENSOR_OP
 
 
 def test_equal_numbers_of_other_types_and_arrays_that_change_are_told_apart():
@@ -184,6 +184,10 @@ def test_a_repeated_call_runs_few_functions(activated, monkeypatch):
     cudnn.cudnnSetTensorNdDescriptor(x, FLOAT, 4, dims, strides)
     assert functions_called(cudnn.cudnnSetTensor4dDescriptor, x, NCHW, FLOAT, 1, 2, 3, 4) <= 4
     assert functions_called(cudnn.cudnnSetTensorNdDescriptor, x, FLOAT, 4, dims, strides) <= 8
+    convolution = cudnn.cudnnCreateConvolutionDescriptor()
+    for count in (1, 2, 1, 2, 1):  # The key holds the earlier options, too.
+        counted = functions_called(cudnn.cudnnSetConvolutionGroupCount, convolution, count)
+    assert counted <= 6
 
 
 def test_the_first_call_of_a_pooling_runs_few_functions():

@@ -42,7 +42,7 @@ def cudnnSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, di
            f"dilation_h {dilation_h}, dilation_w {dilation_w}: dilations must be at least 1")  # fmt: skip
     _compute_type("computeType", computeType, INCORRECT_PARAMETER)
     geometry = (pad_h, pad_w), (u, v), (dilation_h, dilation_w)
-    convDesc.spec = ConvolutionSpec(mode, computeType, *geometry, **convDesc.options)
+    convDesc.spec = ConvolutionSpec(mode, computeType, *geometry, *convDesc.options)
 
 
 @documented(invalid={"convDesc": "c12", "arrayLength": "c13", "mode": "c14", "dataType": "c15"})
@@ -67,7 +67,7 @@ def cudnnSetConvolutionNdDescriptor(convDesc, arrayLength, padA, filterStrideA, 
            f"filterStrideA is {strides}: strides must be at least 1")  # fmt: skip
     expect(min(dilations, default=1) > 0, BAD_PARAM, f"{name}/c18",
            f"dilationA is {dilations}: dilations must be at least 1")  # fmt: skip
-    convDesc.spec = ConvolutionSpec(mode, dataType, padding, strides, dilations, **convDesc.options)
+    convDesc.spec = ConvolutionSpec(mode, dataType, padding, strides, dilations, *convDesc.options)
 
 
 class Convolution2dParameters(NamedTuple):
@@ -138,7 +138,7 @@ def cudnnSetConvolutionMathType(convDesc, mathType):
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
 def cudnnGetConvolutionMathType(convDesc):
     """Return the math type; CUDNN_DEFAULT_MATH unless it was set. Source: 5.2.26."""
-    return convDesc.options["math_type"]
+    return convDesc.options.math_type
 
 
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
@@ -151,7 +151,7 @@ def cudnnSetConvolutionGroupCount(convDesc, groupCount):
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
 def cudnnGetConvolutionGroupCount(convDesc):
     """Return the number of groups; 1 unless it was set. Source: 5.2.25."""
-    return convDesc.options["group_count"]
+    return convDesc.options.group_count
 
 
 @documented(invalid={"convDesc": INCORRECT_PARAMETER, "reorderType": "c02"}, fresh=["convDesc"])
@@ -168,7 +168,7 @@ def cudnnSetConvolutionReorderType(convDesc, reorderType):
 @documented(invalid={"convDesc": "c02"}, fresh=["convDesc"])
 def cudnnGetConvolutionReorderType(convDesc):
     """Return the reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
-    return convDesc.options["reorder_type"]
+    return convDesc.options.reorder_type
 
 
 class Convolution2dOutputDim(NamedTuple):
