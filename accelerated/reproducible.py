@@ -33,6 +33,9 @@ IN_IMAGES = {
     "LRNCrossChannelBackward": ("y", "dy", "x", "dx"),
     "BatchNormalizationForwardInference": ("x", "y"),
     "NormalizationForwardInference": ("x", "z", "y"),
+    "ScaleBiasAddActivationGenBitmask": ("x", "z", "y"),
+    "ScaleBiasActivationConvBnstats": ("x", "y"),
+    "ConvScaleBiasAddActivation": ("x", "z", "y"),
     "MultiHeadAttnForward": ("queries", "residuals", "keys", "values", "out"),
     "MultiHeadAttnStep": ("queries", "residuals", "keys", "values", "out"),
     "MultiHeadAttnBackwardData": ("dout", "queries", "keys", "values"),
@@ -49,7 +52,10 @@ OVER_IMAGES = (
     "BatchNormalizationBackwardEx",
     "NormalizationForwardTraining",
     "NormalizationBackward",
+    "DactivationForkDbatchnorm",
 )
+# In training these operations drop elements between layers by their places among all sequences (docs/dropout.md).
+DROPPING = ("RNNForward", "RNNBackwardData")
 UNDECLARED, UNREACHED, MIXES_IMAGES = (f"dualdnnReproducible/c{number:02}" for number in (5, 6, 7))
 
 
@@ -64,6 +70,7 @@ class Order(NamedTuple):
 
 
 NO_SUMS = Order("none")  # Each output depends on one element of each input.
+OVER_BATCH = Order("over the batch")  # The operation and the SMs that planners see decide how these sums are divided.
 
 
 def order_of_batch(solver: Any, operation: Any) -> Order | None:
@@ -136,10 +143,15 @@ def _canonical(spec: Any) -> Any:
 def require_level(operation: Any, reproducible: str) -> None:
     """Raise Unsupported for an operation that cannot hold a level by its definition."""
     name = type(operation).__name__
-    if reproducible == BATCH and name in OVER_IMAGES:
-        raise Unsupported(
-            MIXES_IMAGES, f"reproducible is {BATCH!r}, and {name} computes each image from the statistics of all images"
-        )
+    if reproducible != BATCH:
+        return
+    if name in OVER_IMAGES:
+        reason = f"{name} computes each image from the statistics of all images"
+    elif name in DROPPING and operation.network.drops and getattr(operation, "training", True):
+        reason = f"the number of sequences decides which elements {name} drops between layers"
+    else:
+        return
+    raise Unsupported(MIXES_IMAGES, f"reproducible is {BATCH!r}, and {reason}")
 
 
 def undeclared(operation: Any, reproducible: str) -> Unsupported:

@@ -24,6 +24,7 @@ from dualdnn.api.operations import (
     MultiHeadAttnBackwardWeights,
     MultiHeadAttnForward,
     Operation,
+    OperationGraph,
     RNNBackwardData,
     RNNBackwardWeights,
     RNNForward,
@@ -32,6 +33,7 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import FLOAT
 
+from . import bits_graphs
 from .calls import Caller, sized
 from .solvers import divided_among
 from .trial import prepare
@@ -52,6 +54,8 @@ def with_images(operation: Any, images: int, first: int = 0) -> Any:
         return _with_sequences(operation, slice(first, first + images))
     if isinstance(operation, RNNForward | RNNBackwardData):
         return _with_states(operation, slice(first, first + images))
+    if isinstance(operation, OperationGraph):
+        return bits_graphs.with_images(operation, images)
 
     def resized(spec: Any) -> Any:
         if isinstance(spec, SeqDataSpec):
@@ -189,7 +193,7 @@ def of_batches(caller: Caller, operation: Any) -> list[str]:
             name: _images(owners[name], name, content, slice(first, first + images)) for name, content in every.items()
         }
         for name, found in results(caller, batch, memory).items():
-            if name in batch.raw:
+            if name in batch.raw or _axis(batch, name) is None:
                 continue
             for i in range(images):
                 image = _images(batch, name, found, slice(i, i + 1)).tobytes()
@@ -202,12 +206,17 @@ def _images(operation: Any, name: str, content: Array, chosen: slice) -> Array:
     """Return some images of an operand, or the whole operand if it has no dimension of images."""
     if name in operation.raw:
         return content
-    one, two = (with_images(operation, images).tensor(name).dims for images in (1, 2))
-    axis = next((d for d, (of_one, of_two) in enumerate(zip(one, two, strict=True)) if of_one != of_two), None)
+    axis = _axis(operation, name)
     if axis is None:
         return content
     dims = operation.tensor(name).dims
     return np.ascontiguousarray(content.reshape(prod(dims[:axis]), dims[axis], -1)[:, chosen]).reshape(-1)
+
+
+def _axis(operation: Any, name: str) -> int | None:
+    """Return the dimension of images of an operand, or None where it is not divided by images."""
+    one, two = (with_images(operation, images).tensor(name).dims for images in (1, 2))
+    return next((d for d, (of_one, of_two) in enumerate(zip(one, two, strict=True)) if of_one != of_two), None)
 
 
 def of_multiprocessors(caller: Caller, operation: Operation) -> list[str]:

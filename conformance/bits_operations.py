@@ -190,9 +190,15 @@ SEQUENCES_AND_GRIDS = {
     **_attention(ops.MultiHeadAttnForward, ops.MultiHeadAttnStep, ops.MultiHeadAttnBackwardData),
     **_recurrent(trains=False),
 }
-for network, first in _recurrent(trains=True).items():
+TRAINED = _recurrent(trains=True)
+for network, first in TRAINED.items():
     SEQUENCES_AND_GRIDS[f"{network}-gradient"] = backward(first)[0]
 OVER_SEQUENCES = {
     name: operation for name, operation in _attention(ops.MultiHeadAttnBackwardWeights).items() if operation.weights
-} | {f"{network}-weights": backward(first)[1] for network, first in _recurrent(trains=True).items()}
+} | {f"{network}-weights": backward(first)[1] for network, first in TRAINED.items()}
+_dropping = forward(
+    replace(TRAINED["lstm-tf32-both"].network, dropout=0.25),
+    api.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, (3, 2, 3, 1, 2, 3), 3, 0.0, True, (),
+)  # fmt: skip
+DROPPING = {"lstm-dropout": _dropping, "lstm-dropout-gradient": backward(_dropping)[0]}
 ALONE = {**WITHIN_IMAGES, **SEQUENCES_AND_GRIDS}

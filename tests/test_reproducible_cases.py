@@ -11,6 +11,7 @@ from dualdnn.api import cudnn
 from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.conformance import bits
 from dualdnn.conformance import bits_operations as operations
+from dualdnn.conformance.bits_graphs import GRAPHS_AND_FUSED
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases import reproducible as cases
 from dualdnn.conformance.programs import running
@@ -37,6 +38,13 @@ def test_an_order_that_depends_on_the_batch(caller, monkeypatch):
     assert bits.of_batches(caller("batch"), FORWARD) == []
     monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
     assert bits.of_batches(caller("batch"), FORWARD)
+
+
+@pytest.mark.parametrize("name", ["graph-one", "graph-tanh-added", "fused-bnstats", "fused-conv-bias"])
+def test_an_order_inside_a_graph_or_a_pack_that_depends_on_the_batch(caller, monkeypatch, name):
+    operation = GRAPHS_AND_FUSED[f"{name}-float-nchw"]
+    monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
+    assert bits.of_batches(caller("batch"), operation)
 
 
 def test_channels_of_a_grid_that_are_divided_by_the_batch(caller, monkeypatch):

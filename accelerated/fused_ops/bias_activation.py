@@ -10,7 +10,8 @@ from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, ConvScaleBiasAddActivation
 
 from ..plans import Plan, plan, workspace_bytes
-from ..solver import Solver
+from ..reproducible import Order
+from ..solver import Solver, summation_order
 from .convolution import IGNORED, FusedConvolution
 from .sequence import Part, SequencePlan, Workspace
 
@@ -48,6 +49,9 @@ class BiasActivation(Solver[FusedConvolution]):
             o.y,
         )
         return replace(found, workspace_bytes=workspace_bytes(found, problem.device))
+
+    def summation_order(self, problem: FusedConvolution) -> Order:
+        return Order(self.name, (summation_order(self._fused(problem), problem.device),))
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         workspace = Workspace()

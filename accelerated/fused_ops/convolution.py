@@ -26,8 +26,9 @@ from ..convolution.implicit_gemm.tma import TmaKernel
 from ..convolution.problem import EpilogueStruct
 from ..plans import Plan, plan, workspace_bytes
 from ..primitives.tma import ALIGNMENT
+from ..reproducible import OVER_BATCH, Order
 from ..scalars import fill
-from ..solver import Problem, Solver
+from ..solver import Problem, Solver, summation_order
 from .channel_sums import ChannelSums
 from .sequence import Part, SequencePlan, Workspace
 
@@ -75,6 +76,10 @@ class ConvolutionSequence(Solver[FusedConvolution]):
 
     name = "fused_ops.convolution"
 
+    def summation_order(self, problem: FusedConvolution) -> Order:
+        sums = (OVER_BATCH, problem.aligned) if "sums" in problem.pieces[1] else ()
+        return Order(self.name, (summation_order(problem.operation.inner, problem.device), *sums))
+
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         return problem.pieces[0].nbytes
 
@@ -110,6 +115,10 @@ class FinishingConvolution(Solver[FusedConvolution]):
         """Return the product, or None where the kernel does not compute the call."""
         raise TypeError(f"{type(self).__name__} does not define product()")
 
+    def summation_order(self, problem: FusedConvolution) -> Order | None:
+        product = self.product(problem)
+        return None if product is None else Order(self.prefix, (self.kernel.summation_order(product),))
+
     def used(self, problem: FusedConvolution) -> Workspace:
         """Return the workspace of the launches."""
         raise TypeError(f"{type(self).__name__} does not define used()")
@@ -140,6 +149,10 @@ class ConvolutionStatistics(FinishingConvolution):
             return None
         found = finished_product(o.inner, problem.device, self.kernel)
         return replace(found, statistics=True) if found else None
+
+    def summation_order(self, problem: FusedConvolution) -> Order | None:
+        order = super().summation_order(problem)
+        return order and Order(self.name, order.walk)  # Tiles of pixels divide the sums of y.
 
     def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
         """Return the workspace, the convolution, the offset of the scaled x, and the offset of the blocks' sums."""

@@ -10,6 +10,7 @@ from dualdnn.api.operations import BnFinalizeStatisticsTraining, TensorSpec
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
+from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver
 
 SOURCE = "fused_ops/finalize.cu"
@@ -23,6 +24,7 @@ class FinalizeSolver(Solver[Problem]):
     """Serve any strides with a thread per channel."""
 
     name = "fused_ops.finalize"
+    fixed_order = NO_SUMS
 
     def launches(self, problem: Problem) -> list[Launch]:
         operation = problem.operation

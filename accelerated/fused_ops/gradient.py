@@ -10,6 +10,7 @@ from typing import Any
 from dualdnn.api.operations import BnFinalizeStatisticsTraining, DactivationForkDbatchnorm, TensorSpec
 
 from ..plans import Launch, Plan, plan, pointers, structure, type_definitions
+from ..reproducible import Order
 from ..solver import Problem, Solver
 from .channel_sums import ChannelSums
 from .problem import THREADS, VECTOR_BYTES, Walk
@@ -46,6 +47,9 @@ class GradientSolver(Solver[Problem]):
 
     def workspace_bytes(self, problem: Problem) -> int:
         return self._pieces(problem)[0].nbytes
+
+    def summation_order(self, problem: Problem) -> Order:
+        return Order(self.name, (problem.operation, problem.aligned))
 
     def alignment(self, problem: Problem) -> Mapping[str, int]:
         o, device, aligned = problem.operation, problem.device, problem.aligned

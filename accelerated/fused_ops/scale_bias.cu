@@ -33,6 +33,10 @@ struct Factors {
   }
 };
 
+// Rounds once, so that the kernels along channels and along pixels compute the same results.
+__device__ __forceinline__ float multiply_add(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+__device__ __forceinline__ double multiply_add(double x, double y, double z) { return __fma_rn(x, y, z); }
+
 // Computes a vector of y, and returns the bits of the elements where the derivative is 1.
 __device__ __forceinline__ unsigned find_results(const Arguments& a, const Factors* factors, int step, const Packed& x,
                                                  const Packed& z, Packed& y) {
@@ -40,8 +44,8 @@ __device__ __forceinline__ unsigned find_results(const Arguments& a, const Facto
 #pragma unroll
   for (int j = 0; j < WIDTH; j++) {
     const Factors& f = factors[j * step];
-    COMPUTE value = f.scale * load<COMPUTE>(x.item[j]) + f.shift;
-    if (a.z) value += f.z_scale * load<COMPUTE>(z.item[j]);
+    COMPUTE value = multiply_add(f.scale, load<COMPUTE>(x.item[j]), f.shift);
+    if (a.z) value = multiply_add(f.z_scale, load<COMPUTE>(z.item[j]), value);
     const bool passes = !a.rectified || value > COMPUTE(0);
     bits |= static_cast<unsigned>(passes) << j;
     y.item[j] = store<ELEMENT>(passes || (a.keeps_nan && value != value) ? value : COMPUTE(0));

@@ -9,6 +9,7 @@ from typing import Any
 from dualdnn.api.operations import ScaleBiasAddActivationGenBitmask
 
 from ..plans import COMPUTES, ELEMENTS, Launch, pointers, structure, type_definitions
+from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver
 from .problem import GROUP, THREADS, VECTOR_BYTES, WARP, Walk, per_channel
 
@@ -21,6 +22,7 @@ class ScaleBiasSolver(Solver[Problem]):
     """Serve any strides, along channels or pixels, in vectors where the strides allow it."""
 
     name = "fused_ops.scale_bias"
+    fixed_order = NO_SUMS
 
     def _walk(self, problem: Problem) -> Walk:
         o: ScaleBiasAddActivationGenBitmask = problem.operation

@@ -9,9 +9,10 @@ from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import ConvolutionNode, GenStatsNode, GraphTensor, Node
 
 from ..plans import Launch, PlacedPlan, Plan, plan, with_alignment, workspace_aligned
-from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve
+from ..reproducible import NO_SUMS, OVER_BATCH, Order
+from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve, summation_order
 from .chain import chain_launch, summed_launches, sums_division
-from .convolution import convolution_launch
+from .convolution import SOURCE, convolution_launch
 from .division import Chain, Direct, Documented, Part, Statistics, documented_seconds, parts
 from .pointwise import operands
 from .problem import GraphProblem, SinglePlan
@@ -29,6 +30,9 @@ class PerNode(Solver[GraphProblem]):
 
     def serves(self, problem: GraphProblem) -> bool:
         return problem.operation.single is None
+
+    def summation_order(self, problem: GraphProblem) -> Order:
+        return Order(self.name, tuple(order_of(problem, part) for part in parts(problem)))
 
     def workspace_bytes(self, problem: GraphProblem) -> int:
         return with_alignment(self._regions(problem, parts(problem))[1])
@@ -90,6 +94,9 @@ class OneOperation(Solver[GraphProblem]):
     def serves(self, problem: GraphProblem) -> bool:
         return problem.operation.single is not None
 
+    def summation_order(self, problem: GraphProblem) -> Order:
+        return Order(self.name, (problem.inner_family.order(problem.inner_problem),))
+
     def workspace_bytes(self, problem: GraphProblem) -> int:
         return problem.inner_family.enough(problem.inner_problem, problem.inner_choice)
 
@@ -99,6 +106,19 @@ class OneOperation(Solver[GraphProblem]):
 
     def plan(self, problem: GraphProblem) -> Plan:
         return SinglePlan(problem, self.name)
+
+
+def order_of(problem: GraphProblem, part: Part) -> Order | None:
+    """Return in which order a part adds at the level of the device. Raises Unsupported where no solver declares one."""
+    match part:
+        case Documented():
+            return summation_order(part.operation, problem.device)
+        case Direct(node):
+            return Order(SOURCE, (type(node).__name__,))
+        case Chain(_, None):
+            return NO_SUMS
+        case Chain() | Statistics():
+            return OVER_BATCH
 
 
 def own(part: Chain | Statistics | Documented) -> str:

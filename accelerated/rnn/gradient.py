@@ -26,9 +26,8 @@ class GradientSolver(Solver[RNNProblem]):
 
     name = "rnn.gradient"
 
-    def summation_order(self, problem: RNNProblem) -> Order | None:
-        """Return the order of every batch, or None where the forward call drew numbers, as in ``RecurrenceSolver``."""
-        return None if problem.network.drops else Order(self.name, (inputs.uses_tensor_cores(problem),))
+    def summation_order(self, problem: RNNProblem) -> Order:
+        return Order(self.name, (inputs.uses_tensor_cores(problem),))
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch

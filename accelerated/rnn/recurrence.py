@@ -23,9 +23,8 @@ class RecurrenceSolver(Solver[RNNProblem]):
 
     name = "rnn.recurrence"
 
-    def summation_order(self, problem: RNNProblem) -> Order | None:
-        """Return the order of every batch, or None where numbers are drawn, which belong to places in the batch."""
-        return None if problem.draws else Order(self.name, (inputs.uses_tensor_cores(problem),))
+    def summation_order(self, problem: RNNProblem) -> Order:
+        return Order(self.name, (inputs.uses_tensor_cores(problem),))
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         n, steps, batch = problem.network, problem.steps, problem.batch

@@ -15,10 +15,13 @@ import pytest
 from dualdnn.api import cudnn as api
 from dualdnn.api import operations as ops
 from dualdnn.api.operations.backend import LEVELS
+from dualdnn.api.operations.graph_patterns import ALGORITHMS
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance import bits
+from dualdnn.conformance.bits_graphs import FUSED_OVER_IMAGES, GRAPHS_AND_FUSED
 from dualdnn.conformance.bits_operations import (
     ALONE,
+    DROPPING,
     OVER_IMAGES,
     OVER_SEQUENCES,
     SEQUENCES_AND_GRIDS,
@@ -30,6 +33,8 @@ from dualdnn.conformance.marks import shows
 
 CLAUSE = "dualdnnReproducible"
 FORWARD = api.cudnnConvolutionFwdAlgo_t
+EVERY_ALONE = {**ALONE, **GRAPHS_AND_FUSED}
+EVERY_OVER = {**OVER_IMAGES, **OVER_SEQUENCES, **FUSED_OVER_IMAGES, **DROPPING}
 
 
 @pytest.fixture
@@ -76,9 +81,9 @@ def test_a_call_that_is_made_again(at, name):
 
 
 @shows(f"{CLAUSE}/c03")
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", EVERY_ALONE)
 def test_an_image_alone_and_in_batches(at, name):
-    caller, operation = at("batch"), ALONE[name]
+    caller, operation = at("batch"), EVERY_ALONE[name]
     all_the_same(bits.of_batches(caller, operation))
     for solver in bits.solvers_of(caller, operation):
         with bits.by_solver(caller, solver):
@@ -86,9 +91,9 @@ def test_an_image_alone_and_in_batches(at, name):
 
 
 @shows(f"{CLAUSE}/c04")
-@pytest.mark.parametrize("name", [*WITHIN_IMAGES, *OVER_IMAGES, *SEQUENCES_AND_GRIDS, *OVER_SEQUENCES])
+@pytest.mark.parametrize("name", {**WITHIN_IMAGES, **EVERY_OVER, **SEQUENCES_AND_GRIDS, **GRAPHS_AND_FUSED})
 def test_any_number_of_multiprocessors(at, subject, name):
-    caller, operation = at("device"), {**ALONE, **OVER_IMAGES, **OVER_SEQUENCES}[name]
+    caller, operation = at("device"), {**EVERY_ALONE, **EVERY_OVER}[name]
     if not subject.ours:
         pytest.skip("nobody can tell a foreign library how many multiprocessors it has")
     all_the_same(bits.of_multiprocessors(caller, operation))
@@ -100,13 +105,14 @@ def test_any_number_of_multiprocessors(at, subject, name):
     [
         *[name for name in WITHIN_IMAGES if not name.startswith(("data", "activation"))][::2],
         *(name for name in SEQUENCES_AND_GRIDS if name.startswith("sampler")),
+        *(name for name in GRAPHS_AND_FUSED if name.startswith("fused-conv")),
     ],
 )
 def test_solvers_of_one_order(at, subject, name):
     caller = at("run")
     if getattr(subject, "backend", "") != "accelerated":
         pytest.skip("only the accelerated backend has solvers")
-    all_the_same(bits.of_solvers(caller, ALONE[name]))
+    all_the_same(bits.of_solvers(caller, EVERY_ALONE[name]))
 
 
 def refused_as(call: Callable[[], object], clause: str) -> None:
@@ -128,6 +134,15 @@ def test_a_family_without_orders_is_refused(at, subject, level):
     refused_as(lambda: bits.results(caller, operation, bits.memory_of(operation)), "c05")
 
 
+@shows(f"{CLAUSE}/c05")
+def test_an_engine_without_an_order_is_refused(at, subject):
+    """A graph of one operation is refused like the operation itself: the engine of FFT declares no order."""
+    caller, graph = at("batch"), GRAPHS_AND_FUSED["graph-one-float-nchw"]
+    only_ours(subject)
+    by_fft = replace(graph, engine=ALGORITHMS.index(replace(ALGORITHMS[graph.engine], algo=FORWARD(4))))
+    refused_as(lambda: bits.results(caller, by_fft, bits.memory_of(by_fft)), "c05")
+
+
 @shows(f"{CLAUSE}/c06")
 def test_addresses_that_need_another_order_are_refused(at, subject):
     caller, operation = at("batch"), convolution(ops.ConvolutionForward, FORWARD(1), "half-nhwc", "1x1")
@@ -139,9 +154,9 @@ def test_addresses_that_need_another_order_are_refused(at, subject):
 
 
 @shows(f"{CLAUSE}/c07")
-def test_statistics_of_a_batch_are_refused_for_its_images(at, subject):
-    operation = OVER_IMAGES["training-fma-nchw"]
-    caller = at("batch")
+@pytest.mark.parametrize("name", ["training-fma-nchw", "fused-dbatchnorm-float-nchw", *DROPPING])
+def test_images_that_depend_on_others_are_refused(at, subject, name):
+    caller, operation = at("batch"), EVERY_OVER[name]
     only_ours(subject)
     refused_as(lambda: bits.results(caller, operation, bits.memory_of(operation)), "c07")
 

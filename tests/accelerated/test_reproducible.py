@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated import reproducible, solver
 from dualdnn.accelerated.runtime.choices import key_of
-from dualdnn.accelerated.solver import SOLVER_FAMILIES, summation_order
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, Problem, Solver, SolverFamily, summation_order
 from dualdnn.api import cudnn
 from dualdnn.api.abi.objects import _value
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Forward
@@ -15,6 +15,7 @@ from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSp
 from dualdnn.api.operations.backend import LEVELS
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
+from dualdnn.conformance.bits_graphs import GRAPHS_AND_FUSED
 
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 FMA = cudnnMathType_t.CUDNN_FMA_MATH
@@ -103,6 +104,38 @@ def test_a_solver_that_declares_no_order_is_refused():
         handle("batch").backend.workspace_bytes(operation)
     assert refusal.value.clause == "dualdnnReproducible/c05"
     assert handle("batch").backend.solvers(operation) == ()
+
+
+def test_a_solver_that_says_nothing_serves_at_level_run_alone():
+    """Solvers are silent by default: without a declaration of its own a solver is refused, and another one serves."""
+
+    class Silent(Solver):
+        name = "silent"
+
+    class Declared(Silent):
+        name, fixed_order = "declared", reproducible.NO_SUMS
+
+    silent, declared = SolverFamily(Problem, (Silent(),)), SolverFamily(Problem, (Silent(), Declared()))
+    for level in LEVELS:
+        problem = Problem(convolution(1), handle(level).backend.planned_on)
+        if level == "run":
+            assert (silent.preferred(problem).name, declared.preferred(problem).name) == ("silent", "silent")
+            continue
+        assert declared.preferred(problem).name == "declared"
+        with pytest.raises(Unsupported) as refusal:
+            silent.preferred(problem)
+        assert refusal.value.clause == "dualdnnReproducible/c05"
+        with pytest.raises(ValueError, match="silent does not serve the problem"):
+            declared.solver(problem, "silent")
+
+
+def test_an_engine_of_a_graph_chooses_among_solvers_of_one_order():
+    """The knob of a graph's engine counts the solvers that add in the order of the level, and no others."""
+    graph = GRAPHS_AND_FUSED["graph-one-float-nchw"]
+    counts = {level: len(handle(level).backend.graph_solvers(graph)) for level in ("run", "batch")}
+    assert 1 < counts["batch"] < counts["run"]
+    chosen = replace(graph, choice=counts["batch"])
+    assert handle("batch").backend.solvers(chosen) == ("graph.one_operation",)
 
 
 def test_every_solver_that_may_serve_adds_in_the_order_of_the_level(as_on_a_gpu):
