@@ -37,9 +37,10 @@ def with_images(operation: ops.OperationGraph, images: int) -> ops.OperationGrap
             return value
         return replace(value, dims=(images, *value.dims[1:]))
 
-    nodes = (replace(node, **{name: resized(value) for name, value in vars(node).items() if name in FIELDS})
-             for node in operation.nodes)  # fmt: skip
-    return replace(operation, nodes=tuple(nodes))
+    def of(node: Any) -> Any:
+        return replace(node, **{name: resized(value) for name, value in vars(node).items() if name in FIELDS})
+
+    return replace(operation, nodes=tuple(map(of, operation.nodes)))
 
 
 FIELDS = ("x", "w", "y", "dx", "dy", "dw", "b", "sum", "sqsum")  # tensors of nodes
