@@ -10,8 +10,8 @@ from dualdnn.accelerated.spatial_transformer import plan as spatial_transformer
 from dualdnn.api import cudnn
 from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.conformance import bits
-from dualdnn.conformance import bits_operations as operations
-from dualdnn.conformance.bits_graphs import GRAPHS_AND_FUSED
+from dualdnn.conformance.bits import operations
+from dualdnn.conformance.bits.graphs import GRAPHS_AND_FUSED
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases import reproducible as cases
 from dualdnn.conformance.programs import running

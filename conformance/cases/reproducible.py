@@ -18,8 +18,8 @@ from dualdnn.api.operations.backend import LEVELS
 from dualdnn.api.operations.graph_patterns import ALGORITHMS
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance import bits
-from dualdnn.conformance.bits_graphs import FUSED_OVER_IMAGES, GRAPHS_AND_FUSED
-from dualdnn.conformance.bits_operations import (
+from dualdnn.conformance.bits.graphs import FUSED_OVER_IMAGES, GRAPHS_AND_FUSED
+from dualdnn.conformance.bits.operations import (
     ALONE,
     DROPPING,
     OVER_IMAGES,

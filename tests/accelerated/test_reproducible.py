@@ -15,7 +15,7 @@ from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSp
 from dualdnn.api.operations.backend import LEVELS
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
-from dualdnn.conformance.bits_graphs import GRAPHS_AND_FUSED
+from dualdnn.conformance.bits.graphs import GRAPHS_AND_FUSED
 
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 FMA = cudnnMathType_t.CUDNN_FMA_MATH

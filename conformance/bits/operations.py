@@ -10,7 +10,7 @@ from dualdnn.api import operations as ops
 from dualdnn.api.operations.rnn import RNNSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 
-from .domains.rnn import backward, forward
+from ..domains.rnn import backward, forward
 
 FORWARD, DATA = api.cudnnConvolutionFwdAlgo_t, api.cudnnConvolutionBwdDataAlgo_t
 FILTER = api.cudnnConvolutionBwdFilterAlgo_t

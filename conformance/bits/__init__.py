@@ -1,13 +1,9 @@
-"""Compare the bits of results: of an image alone and in batches, of solvers, and for numbers of multiprocessors.
-
-``python -m dualdnn.conformance.bits emulated`` (or gpu) records hashes of this release for the cases of level release.
-"""
+"""Compare the bits of results: of an image alone and in batches, of solvers, and for numbers of multiprocessors."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,10 +29,10 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import FLOAT
 
-from . import bits_graphs
-from .calls import Caller, sized
-from .solvers import divided_among
-from .trial import prepare
+from ..calls import Caller, sized
+from ..solvers import divided_among
+from ..trial import prepare
+from . import graphs
 
 Array = np.ndarray[Any, Any]
 IMAGES = 6  # images of the memory from which batches are taken
@@ -44,8 +40,7 @@ BATCHES = ((0, 1), (0, 2), (0, 6), (3, 1), (2, 3), (5, 1))  # first image and nu
 MULTIPROCESSORS = (132, 1, 48)
 # These fields of recurrent networks describe vectors of each sequence and step, and states of each sequence.
 OF_SEQUENCES = ("x", "y", "dx", "dy", "hx", "cx", "hy", "cy", "dhx", "dcx", "dhy", "dcy")
-RECORDED = Path(__file__).with_name("reproducible.json")
-HASHED = ("forward-ALGO_IMPLICIT", "data-", "bias-", "pooling-")  # operations without library functions
+RECORDED = Path(__file__).with_name("recorded.json")
 
 
 def with_images(operation: Any, images: int, first: int = 0) -> Any:
@@ -55,7 +50,7 @@ def with_images(operation: Any, images: int, first: int = 0) -> Any:
     if isinstance(operation, RNNForward | RNNBackwardData):
         return _with_states(operation, slice(first, first + images))
     if isinstance(operation, OperationGraph):
-        return bits_graphs.with_images(operation, images)
+        return graphs.with_images(operation, images)
 
     def resized(spec: Any) -> Any:
         if isinstance(spec, SeqDataSpec):
@@ -258,20 +253,3 @@ def solvers_of(caller: Caller, operation: Operation) -> Sequence[str]:
     """Return the solvers by which a subject may compute an operation; no solver for a foreign library."""
     solvers = getattr(getattr(caller.handle, "backend", None), "solvers", None)
     return solvers(operation) if solvers else ()
-
-
-def record(device: str) -> dict[str, dict[str, str]]:
-    """Return the recorded hashes, with new ones of a device at level release."""
-    from dualdnn.api import cudnn
-
-    from .bits_operations import OVER_IMAGES, WITHIN_IMAGES
-
-    handle = cudnn.cudnnCreate(backend="accelerated", device=device, reproducible="release")
-    caller = Caller(cudnn, handle)
-    operations = {**WITHIN_IMAGES, **OVER_IMAGES}
-    found = {name: hash_of(caller, operations[name]) for name in operations if name.startswith(HASHED)}
-    return recorded() | {handle.backend.planned_on.architecture: found}
-
-
-if __name__ == "__main__":
-    RECORDED.write_text(json.dumps(record(sys.argv[1]), indent=1) + "\n", encoding="utf-8")
