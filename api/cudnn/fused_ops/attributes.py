@@ -14,7 +14,7 @@ NULL = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_NULL
 WORD = 32  # bits per element of a bit mask
 SPATIAL = (cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL, cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL_PERSISTENT)
 RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
-_PLACEHOLDERS = {name: promise_of(pointer) for pointer, name in OPERANDS.items()}
+_PLACEHOLDERS = {name: label for pointer, name in OPERANDS.items() if (label := promise_of(pointer)) is not None}
 
 
 class Attributes:
@@ -33,7 +33,7 @@ class Attributes:
 
     def promises(self, operand):
         """Return whether the variant parameter pack will hold memory for an operand."""
-        return (self.pack.get(_PLACEHOLDERS[operand]) or NULL) != NULL
+        return (self.pack.get(_PLACEHOLDERS.get(operand)) or NULL) != NULL
 
     def operand(self, operand, name):
         """Return the descriptor of an operand, or None if its pointer will be NULL."""
@@ -46,13 +46,8 @@ class Attributes:
 
     def required(self, operand, name):
         """Return the descriptor of an operand that the sequence requires."""
-        placeholder = _PLACEHOLDERS[operand].name
-        expect(
-            self.promises(operand),
-            BAD_PARAM,
-            INCORRECT_PARAMETER,
-            f"{placeholder} is CUDNN_PTR_NULL, {self.ops.name} needs it",
-        )
+        text = f"{_PLACEHOLDERS[operand].name} is CUDNN_PTR_NULL, {self.ops.name} needs it"
+        expect(self.promises(operand), BAD_PARAM, INCORRECT_PARAMETER, text)
         return self.descriptor(name)
 
     def per_channel(self, channels, rank, **tensors):

@@ -58,7 +58,7 @@ def min_epsilon(clause: str, epsilon: float, least: float = CUDNN_BN_MIN_EPSILON
 
 def supported_types(clause: str, types: tuple[object, ...], **tensors: TensorSpec) -> None:
     """Raise an error unless the data type of each tensor is in ``types``."""
-    data_type_among(clause, types, **tensors)  # type: ignore[arg-type]
+    data_type_among(clause, types, **tensors)
 
 
 def together(clause: str, **memory: object) -> None:
