@@ -1,4 +1,4 @@
-"""The executable edition of the cuDNN 8.0.3 API Reference: ``dualdnn.api``, ``reference``, ``accelerated``, ``conformance``."""
+"""Provide the executable edition of the cuDNN 8.0.3 API Reference: ``dualdnn.api``, ``reference``, ``accelerated``, ``conformance``."""
 
 from collections.abc import Mapping
 from typing import Any

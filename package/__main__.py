@@ -1,4 +1,4 @@
-"""``python -m dualdnn`` is the command ``dualdnn``."""
+"""Run the command ``dualdnn`` for ``python -m dualdnn``."""
 
 import sys
 

@@ -15,6 +15,12 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ("api", "reference", "accelerated", "conformance", "tests")
 # A comment that begins with one of these words lacks a subject.
 NO_SUBJECT = re.compile(r"(of|that|those|from|with|whose|which)\b(?! *(is|are)\b)", re.IGNORECASE)
+# A docstring of a layer that begins with one of these words, or with something else than a capital, has no verb first.
+NO_VERB = re.compile(
+    r"(?:An?|The|This|These|It|Its|One|Some|Any|All|Each|Every|No|Not|Only|For|In|On|At|By|To|As|If|When|Where|While|How|Why"
+    r"|Whether|And|Or|But|\w+(?:ing|tion|ness|als)s?)\b|[^A-Z]"
+)
+VERBLESS = re.compile(r'"""(?:' + NO_VERB.pattern + ")")
 # Only files where such a word follows a quote or a comment mark are parsed, to save time.
 SUSPECT = re.compile(r"""(?:["'][ \t\\]*|\"""\s*\n[ \t]+|#[#: ]*|//\s*)""" + NO_SUBJECT.pattern, re.IGNORECASE)
 
@@ -52,6 +58,19 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
             text := ast.get_docstring(node)
         ):
             yield getattr(node, "lineno", 1), text
+
+
+@pytest.mark.parametrize("layer", (*LAYERS[:-1], "package"))
+def test_docstrings_begin_with_a_verb(layer):
+    """Cases are left out: the docstring of a test states a property."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0][:80]}"
+        for path in sources(layer, ".py")
+        if "cases" not in path.parts and VERBLESS.search(path.read_text(encoding="utf-8"))
+        for line, text in docstrings(path)
+        if NO_VERB.match(text)
+    ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

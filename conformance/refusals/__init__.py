@@ -1,21 +1,21 @@
-"""Refusals as tables: calls that succeed, and what has to be changed of each for it to be refused.
+"""Read tables of refusals: calls that succeed, and changes for which they are refused.
 
-<family>.toml has two tables. ``accepted``: name -> a call that succeeds, either the text of an operation, or a documented function with
-its arguments by name. ``refused``: case -> ``of``, the accepted call, and by "clause STATUS" the changes for which the call is refused
-with this status, citing this clause. A clause without a section is one of the call's function. What else a case may have:
+<family>.toml has two tables. ``accepted`` maps a name to a call that succeeds: the text of an operation, or a documented function with
+its arguments by name. ``refused`` maps a case to ``of``, the accepted call, and to changes by "clause STATUS". Each changed call must be
+refused with this status and cite this clause. A clause without a section belongs to the call's function. A case may also have:
 
-shows      further clauses that the case shows
-query      the clause by which the query of an operation's workspace refuses each change, too
-aliases    operand -> the operand whose memory it is, of an operation
-needs      a property of the subject without which the case, or the cases of one parameter, are skipped (``REASONS``)
-ours       true where only our own backends have what the case calls
+shows      other clauses that the case shows
+query      the clause that the query of the operation's workspace cites when it refuses each change, too
+aliases    maps an operand to the operand whose memory it shares
+needs      a property of the subject; without it, the case or the parameters with this change are skipped (``REASONS``)
+ours       true if only our own backends have what the case calls
 
-A change names fields of the operation or arguments of the function, and fields of these; dimensions that change leave a tensor packed where
-it was, and a name may be several, "x dx". A descriptor may be ``fresh``, or ``destroyed`` after it was made as in the accepted call.
-``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument several values in turn, and ``null``
-names arguments that are NULL in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is
-then refused. A change that has an ``id`` belongs to the case with that parameter, in which * is the value of ``each``; one with an ``of``,
-``aliases`` or ``needs`` has its own.
+A change names fields of the operation or arguments of the function, and fields of these. A key may name several fields, "x dx". A packed
+tensor stays packed when its dimensions change. A descriptor may be ``fresh``, or ``destroyed`` after it was set as in the accepted call.
+``arguments`` replaces arguments that follow from an operation. ``each`` gives a field or argument several values, one call each, and
+``null`` makes each listed argument NULL, one call each. ``attributes`` replaces attributes of a fused operation's constant parameter
+pack, so that its plan is refused. ``id`` names the parameter of the case; * in it stands for the value of ``each``. A change may have its
+own ``of``, ``aliases`` or ``needs``.
 """
 
 from __future__ import annotations
@@ -36,16 +36,10 @@ from ..calls.exceptions import WORKSPACES
 
 FOLDER = Path(__file__).parent
 OF_CASES = ("of", "aliases", "shows", "query", "needs", "ours")
-OF_CHANGES = (
-    "id",
-    "of",
-    "aliases",
-    "needs",
-    "arguments",
-    "attributes",
-    "each",
-)  # what else is in a change is a field or an argument
-FRESH, DESTROYED = "fresh", "destroyed"  # a descriptor of which nothing was set, and one that is no more
+# Other keys of a change are fields or arguments.
+OF_CHANGES = ("id", "of", "aliases", "needs", "arguments", "attributes", "each")
+FRESH = "fresh"  # a descriptor that was not set
+DESTROYED = "destroyed"  # a descriptor that was set and destroyed
 REASONS = {
     "cites_clauses": "the document does not say what happens",
     "survives_stray_pointers": "another library may read memory that is not there",
@@ -57,9 +51,11 @@ Call = Operation | Mapping[str, Any]  # an operation; or a function's name under
 
 @dataclass(frozen=True)
 class Refusal:
-    """One refused call, and the accepted one of which it is a change. arguments: of the refused call, in place of those of the operation.
-    attributes: of the parameter pack of a plan that is refused, in place of those of the fused operation. query: the clause
-    by which the query of the workspace refuses the operation, empty where it is not asked."""
+    """Hold a refused call and the accepted call that it changes.
+
+    arguments: replace those that follow from the operation. attributes: replace those of a fused operation's parameter
+    pack. query: the clause that the query of the workspace cites, or "" if the query is not made.
+    """
 
     accepted: Call
     refused: Call
@@ -74,7 +70,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Case:
-    """The refusals of one test by the id of its parameter, which is "" where it has none."""
+    """Hold the refusals of one test by the id of its parameter, which is "" for a test without parameters."""
 
     rows: Mapping[str, list[Refusal]]
     shows: tuple[str, ...]
@@ -82,7 +78,7 @@ class Case:
 
 
 def read(path: Path) -> dict[str, Case]:
-    """Return the cases of a table by name; ``ValueError`` names the case and the change that say nothing."""
+    """Return the cases of a table by name. Raise ValueError that names a case or change without effect."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
     accepted = {name: _accepted(call) for name, call in table["accepted"].items()}
     return {name: _case(f"{path.name}, {name}", entry, accepted) for name, entry in table["refused"].items()}
@@ -97,7 +93,7 @@ def _accepted(call: str | Mapping[str, Any]) -> Call:
 
 def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) -> Case:
     rows: dict[str, list[Refusal]] = {}
-    for key in (name for name in entry if name not in OF_CASES):  # in the order of the table, in every process
+    for key in (name for name in entry if name not in OF_CASES):  # every process must collect the same order
         clause, _, status = key.partition(" ")
         for change in (one for given in entry[key] for one in _each(given)):
             call = accepted[change.get("of", entry.get("of"))]
@@ -122,7 +118,7 @@ def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) ->
 
 
 def _query(where: str, entry: Mapping[str, Any], call: Call) -> str:
-    """Return the whole name of the clause that the query of the call's workspace cites, or an empty text."""
+    """Return the id of the clause that the query of the call's workspace cites, or an empty text."""
     clause: str = entry.get("query", "")
     if not clause or "/" in clause:
         return clause
@@ -132,7 +128,7 @@ def _query(where: str, entry: Mapping[str, Any], call: Call) -> str:
 
 
 def _each(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a change with each of the values or NULL arguments that it has in turn."""
+    """Yield a change once for each value of ``each`` and each argument of ``null``."""
     if "null" in change:
         rest = {name: part for name, part in change.items() if name != "null"}
         yield from ({**rest, "arguments": {**change.get("arguments", {}), name: "NULL"}} for name in change["null"])
@@ -147,13 +143,13 @@ def _each(change: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def named(call: Call) -> str:
-    """Return the documented function that a call is of."""
+    """Return the documented function of a call."""
     name: str = function_of(type(call)) if isinstance(call, Operation) else call["function"]
     return name
 
 
 def changed(value: Any, change: Any) -> Any:
-    """Return a call, or a part of one, with a change. ``ValueError`` where it names no argument of the function."""
+    """Return a call, or a part of it, with a change. Raise ValueError if it names an argument that does not exist."""
     if not isinstance(change, Mapping):
         return _value(change)
     change = {name: part for names, part in change.items() for name in names.split()}
@@ -171,7 +167,7 @@ def changed(value: Any, change: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Return what a value of the table stands for: text is that of a record, or the name of an enumerator."""
+    """Return the value of a table's entry; a text is a record's text or the name of an enumerator."""
     if isinstance(value, str) and value not in (FRESH, DESTROYED):
         return None if value == "NULL" else parse(value)
     return tuple(map(_value, value)) if isinstance(value, list) else value

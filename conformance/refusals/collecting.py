@@ -47,7 +47,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Mod
 
 
 class Table(pytest.Module):
-    """The cases of a table."""
+    """Collect the cases of a table."""
 
     def _getobj(self) -> ModuleType:
         return module_of(self.path)
@@ -55,7 +55,7 @@ class Table(pytest.Module):
 
 @pytest.fixture
 def row() -> str:
-    """The parameter of a case that has none."""
+    """Return the row of a case without parameters."""
     return ""
 
 
