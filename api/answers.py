@@ -54,6 +54,8 @@ INTEGERS = {
 STATES = Answers()  # Equal states of descriptors are one object, so that keys are compared by identity.
 HANDLE = "cudnnHandle_t"
 FLOATS = ("float", "double")
+PASSED = {*ENUMERATIONS, *INTEGERS, *FLOATS}  # arguments that a key can hold
+POINTED = {*ENUMERATIONS, *INTEGERS, "void"}  # arrays that a key can hold, and a number of the type that the call names
 PLAIN = frozenset({bool, float, int, *ENUMERATIONS.values()})  # These types are immutable.
 
 
@@ -91,7 +93,7 @@ def is_repeated(function: Function) -> bool:
     """Return whether the answers of a host-side function depend on nothing but the values of its arguments."""
     parameters, states = function.arguments, _states(function)
     rest = [p for i, p in enumerate(parameters) if i not in states and (i or p.base_type != HANDLE)]
-    known = all(p.base_type in ((*INTEGERS,) if p.is_pointer else (*ENUMERATIONS, *INTEGERS, *FLOATS)) for p in rest)
+    known = all(p.base_type in (POINTED if p.is_pointer else PASSED) and p.memory != "device" for p in rest)
     makes = any(p.base_type in (HANDLE, *DESCRIPTORS) for p in function.parameters if p.is_returned)
     is_asked = bool(states or rest) and not function.name.startswith("cudnnDestroy")
     return known and is_asked and not makes and not depends_on_more(function.name)
@@ -111,7 +113,11 @@ def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any
     own, states, is_query = Answers(), _states(function), function.name.startswith("cudnnGet")
     key_of, find = keys_of(function, None if has_handle else own)
     changed = [i for i in states if not (is_query and parameters[i].direction == "in")]
-    numbers = [(i, p.is_pointer) for i, p in enumerate(parameters) if i >= has_handle and i not in states]
+    numbers = [
+        (i, p.is_pointer and p.base_type != "void")
+        for i, p in enumerate(parameters)
+        if i >= has_handle and i not in states
+    ]
 
     def call(*arguments: Any, **named: Any) -> Any:
         if named or api_log.active or not replay.live or CHECKS.off or (releases.in_use and not has_handle):
@@ -175,7 +181,8 @@ def keys_of(
             else:
                 parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")
         elif p.is_pointer and p.typed_by is None and p.base_type != "void":
-            parts.append(f"pack[type({a})](len({a}))(*{a})")
+            types = f", *map(type, {a})" if p.base_type in ENUMERATIONS else ""
+            parts.append(f"pack[type({a})](len({a}))(*{a}){types}")
         elif p.base_type in (*FLOATS, "void"):  # Their text distinguishes -0.0 from 0.0 and lets NaN equal itself.
             parts.append(f"type({a}), {a} if {a} == {a} != 0 else repr({a})")
         else:

@@ -8,7 +8,13 @@ import pytest
 from dualdnn.accelerated import records
 from dualdnn.accelerated.runtime.emulated.device import EmulatedFunction
 from dualdnn.api import cudnn
-from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnDataType_t, cudnnMathType_t, cudnnTensorFormat_t
+from dualdnn.api.enumerations import (
+    cudnnConvolutionMode_t,
+    cudnnDataType_t,
+    cudnnMathType_t,
+    cudnnSeqDataAxis_t,
+    cudnnTensorFormat_t,
+)
 from dualdnn.api.functions import FUNCTIONS, computing, documented
 from dualdnn.api.operations import SetTensor, answers, replay
 from dualdnn.api.status import BAD_PARAM, CHECKS, INTERNAL_ERROR, CudnnError
@@ -102,6 +108,23 @@ def test_equal_numbers_of_other_types_and_arrays_that_change_are_told_apart():
     for coefficient in (0.0, -0.0, 0.0):
         cudnn.cudnnSetActivationDescriptor(relu, cudnn.CUDNN_ACTIVATION_ELU, cudnn.CUDNN_PROPAGATE_NAN, coefficient)
         assert str(cudnn.cudnnGetActivationDescriptor(relu)[-1]) == str(coefficient)
+
+
+def test_sequences_are_remembered_with_their_padding_and_the_types_of_their_axes():
+    """Paddings of other sign, number or NULL are other calls, and so are axes that are enumerators of another type."""
+    x, axes = cudnn.cudnnCreateRNNDataDescriptor(), [*cudnnSeqDataAxis_t]
+    for padding in (None, 0.0, -0.0, 2.0, None, 0.0, -0.0, 2.0):
+        cudnn.cudnnSetRNNDataDescriptor(x, FLOAT, 0, 5, 3, 4, (5, 4, 1), padding)
+        assert str(x.spec.padding_fill) == str(padding)
+    assert functions_called(cudnn.cudnnSetRNNDataDescriptor, x, FLOAT, 0, 5, 3, 4, (5, 4, 1), None) <= 10
+    sequences = cudnn.cudnnCreateSeqDataDescriptor()
+    for _ in range(2):
+        cudnn.cudnnSetSeqDataDescriptor(sequences, FLOAT, 4, [3, 1, 1, 2], axes, 1, [3], None)
+    assert (
+        functions_called(cudnn.cudnnSetSeqDataDescriptor, sequences, FLOAT, 4, [3, 1, 1, 2], axes, 1, [3], None) <= 14
+    )
+    with pytest.raises(CudnnError, match="axes is"):
+        cudnn.cudnnSetSeqDataDescriptor(sequences, FLOAT, 4, [3, 1, 1, 2], [NCHW, *axes[1:]], 1, [3], None)
 
 
 def test_an_answer_given_while_a_check_is_off_is_not_kept(monkeypatch):

@@ -42,7 +42,9 @@ class Scratch:
         stream = stream or self._device.default_stream
         key = stream.handle, stream.capture()
         with self._finding:
-            lock, pieces = self._streams.setdefault(key, (free_in_children(threading.RLock()), []))
+            lock, pieces = self._streams.get(key) or self._streams.setdefault(
+                key, (free_in_children(threading.RLock()), [])
+            )
         with lock:
             self._provide(pieces, nbytes)
             yield pieces[-1]
