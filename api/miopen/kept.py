@@ -7,6 +7,7 @@ backend and every stride is supported.
 
 from __future__ import annotations
 
+import hashlib
 from math import prod
 from typing import Any
 
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 
 from ..enumerations import cudnnDataType_t, cudnnTensorFormat_t
 from .calls import cudnn
+from .status import BAD_PARM, expect
 
 Array = NDArray[Any]
 LOWEST = np.finfo(np.float32).min  # the value of padding, which never counts as a maximum
+LAST = 1 << 14  # forward calls of a handle whose contents are remembered; each takes some hundred bytes
 TYPES = {np.dtype(np.float32): cudnnDataType_t.CUDNN_DATA_FLOAT, np.dtype(np.int8): cudnnDataType_t.CUDNN_DATA_INT8}
 
 
@@ -46,6 +49,36 @@ def write(handle: Any, elements: Array, descriptor: Any, memory: Any) -> None:
             handle.cudnn, 1.0, described(packed.dtype, packed.shape), copy, 0.0, descriptor, memory
         )
         handle.synchronize()
+
+
+def remember(handle: Any, descriptors: tuple[Any, ...], stored: Array) -> None:
+    """Note what a forward call has stored in a workspace for these descriptors."""
+    handle.stored.pop(key := _key(descriptors, stored), None)
+    handle.stored[key] = None
+    if len(handle.stored) > LAST:
+        handle.stored.pop(next(iter(handle.stored)))
+
+
+def recalled(handle: Any, workspace: Any, descriptors: tuple[Any, ...], dtype: Any, clause: str) -> Array:
+    """Return the elements of a workspace, one for each element of y (the last descriptor).
+
+    Raises BadParm unless a forward call stored these for the descriptors, here or elsewhere: they may have been copied.
+    """
+    expect(workspace is not None, BAD_PARM, clause, "workspace is NULL: the forward call with do_backward fills it")
+    dims = descriptors[-1].cudnn.spec.dims
+    handle.address(workspace, clause, "workspace", np.dtype(dtype).itemsize * prod(dims))
+    found = read(handle, described(dtype, dims), workspace, dtype)
+    expect(_key(descriptors, found) in handle.stored, BAD_PARM, clause,
+           "workspace does not hold what a forward call with do_backward stored for these descriptors on this handle: "
+           "it was filled for others, or overwritten")  # fmt: skip
+    return found
+
+
+def _key(descriptors: tuple[Any, ...], stored: Array) -> tuple[Any, ...]:
+    """Return the specifications of the descriptors and a digest of the elements, in which every NaN is the same."""
+    alike = np.where(np.isnan(stored), np.float32(np.nan), stored) if stored.dtype.kind == "f" else stored
+    specs = tuple(descriptor.cudnn.spec for descriptor in descriptors)
+    return specs, hashlib.blake2b(np.ascontiguousarray(alike).tobytes(), digest_size=16).digest()
 
 
 def places(x: Array, pooling: Any, extents: tuple[int, ...]) -> Array:

@@ -28,7 +28,7 @@ def miopenDestroy(handle):
     """
     handle.found.clear()
     handle.queried.clear()
-    handle.indexed.clear()
+    handle.stored.clear()
     cudnn("cudnnDestroy")(handle.cudnn)
 
 

@@ -11,7 +11,6 @@ from . import kept
 from .calls import call, cudnn, unscaled
 from .enumerations import miopenLRNMode_t
 from .objects import LRNDescriptor
-from .pooling import contents, filled_by_forward
 from .status import BAD_PARM, NOT_IMPLEMENTED, expect
 
 DIM1 = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
@@ -70,35 +69,30 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
         "workspace is NULL, do_backward needs it",
     )
     if do_backward:
-        key = "lrn", handle.address(workspace, "miopenLRNForward/c03", "workspace", yDesc.cudnn.spec.nbytes)
+        handle.address(workspace, "miopenLRNForward/c03", "workspace", yDesc.cudnn.spec.nbytes)
     cudnn("cudnnLRNCrossChannelForward")(handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)
     if do_backward:
         divisors = kept.scales(kept.read(handle, xDesc.cudnn, x), lrnDesc.attributes)
         kept.write(handle, divisors, kept.described(np.float32, divisors.shape), workspace)
-        handle.indexed[key] = contents((lrnDesc, xDesc, yDesc))
+        kept.remember(handle, (lrnDesc, xDesc, yDesc), divisors)
 
 
 @call("cudnnLRNCrossChannelBackward", "cudnnTransformTensor")
 def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
     """Compute dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without a workspace that was filled for these
-    descriptors, or with a number in it that no forward call leaves there (c03). Source: row 50.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for a workspace without the scales that
+    miopenLRNForward stored for these descriptors (c03). Source: row 50.
     """
     unscaled("miopenLRNBackward/c02", alpha, beta)
-    filled_by_forward(handle, "lrn", workspace, (lrnDesc, xDesc, yDesc), "miopenLRNBackward/c03")
-    lrn, dims = lrnDesc.attributes, yDesc.cudnn.spec.dims
-    divisors = kept.read(handle, kept.described(np.float32, dims), workspace)
-    wrong = divisors[divisors < np.float32(lrn.lrnK)] if lrn.lrnAlpha >= 0 else divisors[:0]
-    expect(wrong.size == 0, BAD_PARM, "miopenLRNBackward/c03",
-           f"workspace holds {wrong[:1]}, less than lrnK {lrn.lrnK}: it was overwritten")  # fmt: skip
+    divisors = kept.recalled(handle, workspace, (lrnDesc, xDesc, yDesc), np.float32, "miopenLRNBackward/c03")
     inputs = [kept.read(handle, d.cudnn, memory) for d, memory in ((yDesc, y), (dyDesc, dy), (xDesc, x))]
     # The documented call checks the arguments. Its gradient uses scales from x, and is replaced by one with the stored
     # scales.
     cudnn("cudnnLRNCrossChannelBackward")(
         handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, yDesc.cudnn, y, dyDesc.cudnn, dy, xDesc.cudnn, x, 0.0, dxDesc.cudnn, dx
     )
-    kept.write(handle, kept.lrn_gradient(divisors, *inputs, lrn), dxDesc.cudnn, dx)
+    kept.write(handle, kept.lrn_gradient(divisors, *inputs, lrnDesc.attributes), dxDesc.cudnn, dx)
 
 
 @call("cudnnLRNCrossChannelForward")

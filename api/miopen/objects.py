@@ -82,7 +82,8 @@ class MiopenHandle:
     cudnn: Handle
     queried: set[Problem] = field(default_factory=set)
     found: dict[Problem, dict[Any, int]] = field(default_factory=dict)  # bytes of workspace by algorithm
-    indexed: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)  # forward calls by workspace
+    # What forward calls have stored in workspaces, the newest last: specifications and a digest (kept.py).
+    stored: dict[tuple[Any, ...], None] = field(default_factory=dict)
 
     @property
     def alive(self) -> bool:

@@ -97,13 +97,13 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
         window = prod(poolDesc.cudnn.spec.window)
         expect(window < MAX_INDICES, BAD_PARM, "miopenPoolingForward/c04",
                f"a window of {window} elements: their places do not fit the bytes of the workspace")  # fmt: skip
-        key = "pooling", handle.address(workSpace, "miopenPoolingForward/c03", "workSpace", needed)
+        handle.address(workSpace, "miopenPoolingForward/c03", "workSpace", needed)
     cudnn("cudnnPoolingForward")(handle.cudnn, poolDesc.cudnn, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)
     if keeps:
         pooling, extents = poolDesc.cudnn.spec, yDesc.cudnn.spec.dims[2:]
-        found = kept.places(kept.read(handle, xDesc.cudnn, x), pooling, extents)
-        kept.write(handle, found.astype(np.uint8).view(np.int8), kept.described(np.int8, found.shape), workSpace)
-        handle.indexed[key] = contents((poolDesc, xDesc, yDesc))
+        found = kept.places(kept.read(handle, xDesc.cudnn, x), pooling, extents).astype(np.uint8).view(np.int8)
+        kept.write(handle, found, kept.described(np.int8, found.shape), workSpace)
+        kept.remember(handle, (poolDesc, xDesc, yDesc), found)
 
 
 @call("cudnnPoolingBackward", "cudnnTransformTensor")
@@ -111,17 +111,14 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
     """Compute dx = the gradient of pooling; for maxima it uses the positions in the workspace, whatever x and y
     contain.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
-    miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm for a workspace without the places that
+    miopenPoolingForward stored for these descriptors (c03). Source: row 38.
     """
     unscaled("miopenPoolingBackward/c02", alpha, beta)
     pooling, keeps = poolDesc.cudnn.spec, poolDesc.attributes == MAX
     if keeps:
-        filled_by_forward(handle, "pooling", workspace, (poolDesc, xDesc, yDesc), "miopenPoolingBackward/c03")
-        bytes_ = kept.described(np.int8, yDesc.cudnn.spec.dims)
-        found = kept.read(handle, bytes_, workspace, np.int8).view(np.uint8).astype(np.int64)
-        expect(found.max() < prod(pooling.window), BAD_PARM, "miopenPoolingBackward/c03",
-               f"workspace holds the place {found.max()}, a window of {prod(pooling.window)} has none: it was overwritten")  # fmt: skip
+        found = kept.recalled(handle, workspace, (poolDesc, xDesc, yDesc), np.int8, "miopenPoolingBackward/c03")
+        found = found.view(np.uint8).astype(np.int64)
         gradient = kept.read(handle, dyDesc.cudnn, dy)
     # The documented call checks the arguments. For maxima, its result is replaced by the gradient at the stored
     # positions.
@@ -130,21 +127,3 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
     )
     if keeps:
         kept.write(handle, kept.pooled_gradient(found, gradient, pooling, dxDesc.cudnn.spec.dims[2:]), dxDesc.cudnn, dx)
-
-
-def filled_by_forward(handle, family, workspace, descriptors, clause):
-    """Return whether a forward call with do_backward filled the workspace for these descriptors."""
-    expect(workspace is not None, BAD_PARM, clause, "workspace is NULL: the forward call with do_backward fills it")
-    before = handle.indexed.get((family, handle.address(workspace, clause, "workspace")))
-    expect(
-        before is not None,
-        BAD_PARM,
-        clause,
-        "no forward call with do_backward has filled this workspace on this handle",
-    )
-    expect(before == contents(descriptors), BAD_PARM, clause, "the workspace was filled for other descriptors")
-
-
-def contents(descriptors):
-    """Return what a workspace is filled for: the specifications of the descriptors."""
-    return tuple(descriptor.cudnn.spec for descriptor in descriptors)

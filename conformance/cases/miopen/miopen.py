@@ -221,8 +221,11 @@ def test_the_workspace_of_pooling(handle, denied):
     forward(described=pooling(replace(POOLING, window=(2, 2))))
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     forward()
-    miopen.miopenSetTensor(handle, tensor((1, 1, 1, INDICES // 4)), workspace, 7.0)
-    denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
+    copy = handle.to_device(workspace.to_host(np.uint8, -1))
+    for value in (7.0, 0.0):  # Bytes of 0 are places, too.
+        miopen.miopenSetTensor(handle, tensor((1, 1, 1, INDICES // 4)), workspace, value)
+        denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
+    backward(space=copy)
     average = pooling(replace(POOLING, mode=cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING))
     forward(described=average, space=None, size=0)  # An average needs no workspace.
     backward(described=average, space=None)

@@ -72,8 +72,11 @@ def test_the_workspace_of_lrn(handle, denied):
     forward(described=lrn(replace(NORMALIZATION, n=3)))
     denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
     forward()
-    miopen.miopenSetTensor(handle, d, workspace, 0.25)
-    denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
+    copy = handle.to_device(workspace.to_host(np.float32, -1))
+    for value in (0.25, NORMALIZATION.k + 1):  # A forward call could store the second value for another x.
+        miopen.miopenSetTensor(handle, d, workspace, value)
+        denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
+    backward(space=copy)
 
 
 @shows("miopenLRNForward/c01", "miopenLRNBackward/c01")
