@@ -71,6 +71,7 @@ struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
       later;  // blocks that share the tiles before first_end; tiles per block after them
 #if DIVIDED
   Division division;
+  int first_slot, first_counter;  // in the memory of all products that are joined
 #endif
 };
 
@@ -79,7 +80,10 @@ struct Parameters {
   const ELEMENT *x, *w;
   ELEMENT* y;
   const ELEMENT* prior;
+  unsigned char* workspace;
+  unsigned* counters;
   unsigned ends[JOINED];  // end of the blocks of each product
+  int reserved[12];
   Arguments part[JOINED];
 };
 // Returns the product of a block, and makes `block` its number within the product.
@@ -218,7 +222,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   unsigned block;  // index among the blocks of the product
   ELEMENT* y;      // y of the product, where no map has it
   const ELEMENT* prior;
-  Mbarrier* exchanged;  // one for stored sums, one for read sums, where K is split
+  Mbarrier* exchanged;     // one for stored sums, one for read sums, where K is split
+  float* slots = nullptr;  // slots and counters belong to the product, with DIVIDED
+  unsigned* counters = nullptr;
   unsigned boxes_written = 0;
   bool met_nan = false;
   Statistics<ROW_BOXES> statistics = {};
@@ -374,10 +380,12 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
 #if DIVIDED
       if (!SPLIT_K && !segment.unsplit) {
-        const SharedTile shared(a.division, segment, reinterpret_cast<float*>(a.workspace), a.counters, warp,
-                                TILE_WARPS);
+        const SharedTile shared(a.division, segment, slots, counters, warp, TILE_WARPS);
         shared.store(sums);
-        if (!shared.add(sums)) continue;
+        if (!shared.add(sums)) {
+          if (MAPPED && a.blends) skip_blended();
+          continue;
+        }
       }
 #endif
       if constexpr (SPLIT_K) finish_split(scratch, sums, tile, warp_row, group, tiles++ % 2);
@@ -618,6 +626,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   __device__ __forceinline__ void close_blended(int box) {
     if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) mbarrier_arrive(&empty[stage]), advance(1);
   }
+  __device__ __forceinline__ void skip_blended() {
+    for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) open_blended(first), close_blended(ALL_BOXES - 1);
+  }
   __device__ __forceinline__ void produce_blended(const Tile& tile) {
     for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) {
       const int count = min(STAGE_BOXES, ALL_BOXES - first) * TILE_WARPS;
@@ -782,6 +793,11 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
   griddepcontrol_wait_before_access(parameters.y);
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // index among the warps that multiply
   M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset, exchanged};
+#if DIVIDED
+  constexpr int SLOT_BYTES = M::TILE_M * M::TILE_N * sizeof(float);
+  m.slots = reinterpret_cast<float*>(parameters.workspace + static_cast<long long>(a.first_slot) * SLOT_BYTES);
+  m.counters = parameters.counters + a.first_counter;
+#endif
   if (warp < 0) {
     if (CONSUMERS > 1) setmaxnreg_decrease<40>();
     if (threadIdx.x % 32 == 0) m.produce();

@@ -31,7 +31,7 @@ WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # rows of the product that TMA loads at once, for four warps
 BOXES = 2  # boxes of results in flight per warp
 JOINED = 8  # products per launch, at most
-JOINED_HEAD = 64  # bytes before the arguments of joined products
+JOINED_HEAD = 128  # bytes before the arguments of joined products
 MIN_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
 MIN_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
 MIN_FILL_OF_BOXES = {2: 0.75, 4: 0.5}  # share of the boxes that pixels of an image in NCHW fill, by bytes of a pixel
@@ -238,13 +238,10 @@ class TmaKernel(ProductKernel):
 
         Above level RUN none do, because the number of tiles decides, which depends on the batch.
         """
-        by_filter = product.statistics or product.factors or product.notes
-        if by_filter or not product.divides or self.splits_k(product) or level_of(product.device) != RUN:
+        if not product.divides or not self._divides(product):
             return None
         if mapped is None:
             mapped = self._is_mapped(product)
-        if mapped and product.finish.beta != 0:
-            return None  # TMA reads the prior values of every tile of a block.
         k_block, finished = self._tile_clocks(product, mapped)
         whole = self._whole_clocks(product, k_block, finished)
         clocks, best = min(
@@ -253,12 +250,54 @@ class TmaKernel(ProductKernel):
         )  # fmt: skip
         return best if clocks < whole else None
 
+    def _divides(self, product: Product) -> bool:
+        """Return whether blocks can share K, which they do at level RUN alone."""
+        by_filter = product.statistics or product.factors or product.notes
+        return not by_filter and not self.splits_k(product) and level_of(product.device) == RUN
+
+    def _divisions_of_all(self, products: Sequence[Product]) -> list[stream_k.Shares]:
+        """Return how the blocks of one launch share the K of each of its products; nothing where none do.
+
+        All blocks run at the same time, with about as many K-blocks.
+        """
+        counts, tiles = [k_blocks(product) for product in products], [self.all_tiles(product) for product in products]
+        longest, mapped = max(counts), self._is_mapped(products[0])
+        costs = self._tile_clocks(products[0], mapped)
+        best, clocks = list[stream_k.Shares](), longest * costs[0] + costs[1]
+        for wanted in range(2, MAX_PARTS + 1):
+            share = -(-longest // wanted)
+            parts = [-(-count // share) for count in counts]
+            shared = sum(n for n, of_tile in zip(tiles, parts, strict=True) if of_tile > 1)
+            blocks = sum(n * of_tile for n, of_tile in zip(tiles, parts, strict=True))
+            if (
+                share < MIN_K_BLOCKS
+                or blocks > products[0].device.multiprocessors
+                or not all(map(self._divides, products))
+            ):
+                break
+            if shared * self._tile_warps(products[0]) * COUNTER_SIZE > COUNTER_BYTES:
+                break
+            found = [
+                stream_k.Shares.of(n, count, n * of_tile)
+                if of_tile > 1
+                else stream_k.Shares.with_unsplit(n, n, count, n)
+                for n, count, of_tile in zip(tiles, counts, parts, strict=True)
+            ]
+            seconds = max(self._divided_clocks(each, *costs) for each in found if each.tiles)
+            if seconds < clocks:
+                best, clocks = found, seconds
+        return best
+
+    def _tile_warps(self, product: Product) -> int:
+        """Return the warps that have sums of a tile."""
+        return self._warpgroups(product) * WARPGROUP // WARP
+
     def _divisions(self, product: Product) -> Iterator[stream_k.Shares]:
         """Yield the divisions that may pay: of all tiles, or of those after the last full round of the device."""
         tiles, most, count = self.all_tiles(product), product.device.multiprocessors, k_blocks(product)
         for unsplit in sorted({0, tiles // most * most}):
             shared = tiles - unsplit
-            if not 0 < shared <= COUNTER_BYTES // (COUNTER_SIZE * self._warpgroups(product) * WARPGROUP // WARP):
+            if not 0 < shared <= COUNTER_BYTES // (COUNTER_SIZE * self._tile_warps(product)):
                 continue
             at_most = min(most, shared * count // MIN_K_BLOCKS)
             for blocks in sorted({at_most, *range(2 * shared, min(at_most, MAX_PARTS * shared) + 1, shared)}):
@@ -311,8 +350,10 @@ class TmaKernel(ProductKernel):
         sums = "wgmma, every other block" if self.splits_k(product) else "wgmma"
         return Order(sums, (product.element, "taps of 128 bytes of channels"))
 
-    def _arguments(self, product: Product, maps: Maps, division: stream_k.Shares | None = None) -> Any:
-        """Return the arguments of a product without its maps."""
+    def _arguments(
+        self, product: Product, maps: Maps, division: stream_k.Shares | None = None, first: tuple[int, int] = (0, 0)
+    ) -> Any:
+        """Return the arguments of a product without its maps. ``first`` are its first slot and counter."""
         value, finish = product.value, product.finish
         plane = _plane(value)
         if maps.result is not None and maps.result.box[1] < WARP_ROWS:
@@ -343,7 +384,7 @@ class TmaKernel(ProductKernel):
             ("flat", c_int(isinstance(maps.image, TiledMap))),
             ("pixels", c_uint(_plane(value))),
             *self.shares(product).fields,
-            *([("division", division.division(m_tiles, n_tiles))] if division else []),
+            *(_division_fields(division, m_tiles, n_tiles, first) if division else []),
         )
 
     def _located(self, product: Product, maps: Maps, arguments: Any) -> tuple[tuple[int, int, int, Any], ...]:
@@ -367,24 +408,31 @@ class TmaKernel(ProductKernel):
         """Return one launch of up to JOINED products of the same x, w and y, which ``joins`` must allow."""
         found = [self._maps(product) for product in products]
         device, walk, blocks, parts, located = products[0].device, products[0].walk, [], [], []
+        divisions, first = self._divisions_of_all(products), (0, 0)
         for i, (product, maps) in enumerate(zip(products, found, strict=True)):
             assert maps is not None
-            arguments = self._arguments(product, maps)
+            arguments = self._arguments(product, maps, divisions[i] if divisions else None, first)
             begin = JOINED_HEAD + i * sizeof(arguments)
             located += [(begin + offset, *other) for offset, *other in self._located(product, maps, arguments)]
-            blocks.append(self.shares(product).blocks)
+            if divisions:
+                first = first[0] + divisions[i].slots, first[1] + divisions[i].tiles * self._tile_warps(product)
+            blocks.append(divisions[i].blocks if divisions else self.shares(product).blocks)
             parts.append((f"part{i}", arguments))
         parts += [(f"part{i}", type(parts[0][1])()) for i in range(len(parts), JOINED)]
         ends = (c_uint * JOINED)(*accumulate(blocks), *[sum(blocks)] * (JOINED - len(blocks)))
         chosen = {"JOINED": str(JOINED)} | ({"FILTERS_MN_MAJOR": "1"} if walk and walk.n_innermost else {})
         if found[0] is not None and found[0].result is None:
             chosen["MAPPED"] = "0"
+        if divisions:
+            chosen["DIVIDED"] = "1"
         definitions = tuple(sorted((*products[0].definitions, *chosen.items())))
+        fields = ("ends", ends), ("reserved", (c_int * 12)())
         launch = Launch(
-            device.function(SOURCE, self.entry, definitions), structure(*pointers(4), ("ends", ends), *parts),
-            products[0].operands[:4], (sum(blocks), 1, 1), (self.threads(products[0]), 1, 1),
-            self.shared_bytes(products[0]),
+            device.function(SOURCE, self.entry, definitions), structure(*pointers(6), *fields, *parts),
+            (*products[0].operands[:4], *((SCRATCH, COUNTERS) if divisions else ())), (sum(blocks), 1, 1),
+            (self.threads(products[0]), 1, 1), self.shared_bytes(products[0]),
         )  # fmt: skip
+        launch.scratch_bytes = first[0] * self.m * self.n * SUM_BYTES
         return TmaLaunch(device, (SOURCE, definitions), self.entry, launch, tuple(located), None)
 
     def launch(self, product: Product) -> Launch:
@@ -459,6 +507,15 @@ def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: i
     if kept < sharing.min_tiles:
         return Shares(first, count, later, first)
     return Shares(first, kept * first, later, first + -(-(count - kept * first) // later))
+
+
+def _division_fields(
+    division: stream_k.Shares, m_tiles: int, n_tiles: int, first: tuple[int, int]
+) -> list[tuple[str, Any]]:
+    return [
+        ("division", division.division(m_tiles, n_tiles)),
+        *fields_of(c_int, first_slot=first[0], first_counter=first[1]),
+    ]
 
 
 def _behind(product: Product) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution.implicit_gemm import tma
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations.specs import NCHW, NHWC
@@ -85,6 +86,19 @@ def test_tma_serves_the_expected_products_and_copies(backend, name):
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert sum("implicit_gemm_tma" in kernel for kernel in names) == products, names
     assert sum(kernel.startswith("transform") for kernel in names) == copies, names
+
+
+@pytest.mark.parametrize(
+    "name", ["stride", "stride, blended", "stride, odd sizes", "stride, TF32", "volumes, stride", "planes, even rows"]
+)
+def test_blocks_share_the_filters_of_residue_classes(backend, monkeypatch, name):
+    """If adding costs nothing, blocks share the filters of classes of several taps, in the launch of all classes."""
+    for constant, value in {"ADD_CLOCKS": 0, "STORED_SUMS": 1e9, "ADDED_SUMS": 1e9, "MIN_K_BLOCKS": 1}.items():
+        monkeypatch.setattr(tma, constant, value)
+    monkeypatch.setattr(backend.device, "multiprocessors", 16)
+    plan = check(backend, GRADIENTS[name][0], "convolution.data_gradient")
+    (launch,) = (launch for launch, _ in plan.steps if "implicit_gemm_tma" in launch.function.name)
+    assert launch.scratch_bytes > 0
 
 
 def test_filters_at_odd_addresses_are_copied(backend):
