@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dualdnn.api import cudnn
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnTensorFormat_t
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnRNNDataLayout_t, cudnnTensorFormat_t
 from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.rnn import RNNDataSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
@@ -16,6 +19,7 @@ from dualdnn.conformance.breaks.rules import ANYWHERE
 
 FLOAT, DOUBLE = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnDataType_t.CUDNN_DATA_DOUBLE
 NCHW = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
+LAYOUT = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
 
 
 @pytest.mark.parametrize(
@@ -133,6 +137,16 @@ def test_a_row_has_a_break_of_each_thing_that_it_permits(matter):
     clause = scope.clauses()["cudnnConvolutionBackwardData/c11"]
     (broken,) = (one for one in breaks_of(clause) if one.shows(matter))
     assert broken.only[0] == "CUDNN_CONVOLUTION_BWD_DATA_ALGO_0" and not broken.shows("refused")
+
+
+@pytest.mark.parametrize(
+    "change, what", [({"vector": 6}, "vector"), ({"lengths": (3, 1)}, "lengths"), ({"data_type": DOUBLE}, "type")]
+)
+def test_a_refusal_names_the_property_in_which_two_sequences_differ(change, what):
+    one = RNNDataSpec(FLOAT, LAYOUT, 3, 2, 5, (3, 2), None)
+    message = f"yDesc is {one}, dyDesc {replace(one, **change)}"
+    named = {point for point in ("type", "layout", "lengths", "batch", "vector") if is_of_parameter("", point, message)}
+    assert named == {what}
 
 
 def test_a_refusal_names_the_strides_that_differ():

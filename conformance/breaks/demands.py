@@ -44,6 +44,11 @@ PROPERTIES = {
 NARROW = {"NULL", "contents", "bytes", "scale"}
 TENSOR = r"TensorSpec\(data_type=(\w+), dims=\(([^)]*)\), strides=\(([^)]*)\)\)"
 OTHER = re.compile(rf"with {TENSOR} and {TENSOR}|is {TENSOR}, {TENSOR} is due|is {TENSOR}, \w+\[0\] is {TENSOR}")
+# Such a message shows two sequences of vectors.
+SEQUENCES = re.compile(
+    r"RNNDataSpec\(data_type=(\w+), layout=(\w+), max_length=(\d+), batch=(\d+), vector=(\d+), lengths=\(([^)]*)\)"
+)
+OF_SEQUENCES = ("type", "layout", "lengths", "batch", "vector", "lengths")
 BATCHES = re.compile(r"has a batch of|differ in lengths")
 VECTORS = re.compile(r"vectors of \d+ elements")
 
@@ -99,6 +104,8 @@ def of_refusal(message: str) -> frozenset[str]:
     message, _, _ = message.partition(";")  # The rest of a message on support tells all operands.
     if differ := DIFFER.search(message):
         return frozenset(_differing(differ[1], [value for _, value in VALUE.findall(differ[2])]))
+    if len(sequences := SEQUENCES.findall(message)) == 2:
+        return frozenset(what for what, one, other in zip(OF_SEQUENCES, *sequences, strict=True) if one != other)
     tensors = OTHER.search(message)
     if tensors is None:
         said = BATCHES.sub("dimension 0", VECTORS.sub("dimension 1", message))

@@ -112,6 +112,35 @@ def test_a_search_without_states(cudnn, handle):
 
 
 @pytest.mark.ours
+@shows(f"{TRAINING}/c50", f"{DATA}/c18 c24 c31 c37 c64", f"{WEIGHTS}/c13 c28")
+@pytest.mark.parametrize("null", [(), NULLS], ids=["states", "null"])
+@pytest.mark.parametrize("name", [TRAINING, DATA, WEIGHTS])
+def test_a_search_with_one_run_is_the_call(cudnn, handle, monkeypatch, name, null):
+    """A search that runs an algorithm once reads and writes the same memory as the call."""
+
+    def once(operation, operands, stream, _timed):
+        handle.backend.prepare(operation)(operands, stream)
+        return 1.0
+
+    monkeypatch.setattr(handle.backend, "algorithm_time", once)
+    search = Search(cudnn, handle, name, plain(layers=1), null=null)
+    operation, nbytes = search.operation, {n: memory.nbytes for n, memory in search.memory.items()}
+    held = {n: memory.to_host(np.uint8, nbytes[n]) for n, memory in search.memory.items()}
+    written = [n for n in (*operation.outputs, "reserveSpace") if n in held and operation.has(n)]
+    found = []
+    for call in (
+        lambda: search.caller(operation, search.memory),
+        lambda: search(findIntensity=1e-9, requestedAlgoCount=1),
+    ):
+        search.memory = {n: handle.to_device(content) for n, content in held.items()}
+        search.given |= search.caller.arguments(name, operation, search.memory)
+        call()
+        found.append([search.memory[n].to_host(np.uint8, nbytes[n]).view(np.float32) for n in written])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.ours
 @shows(f"{INFERENCE}/c25", f"{DATA}/c52", f"{WEIGHTS}/c22")
 @pytest.mark.parametrize("name", FINDS)
 def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name):
