@@ -31,7 +31,9 @@ VALUES = {
 }  # fmt: skip
 # Queries that return numbers depend on the specifications of these types, which follow their dropout descriptors.
 QUERIED = {"cudnnRNNDescriptor_t", "cudnnAttnDescriptor_t"}
-REPLACED = VALUES - {"cudnnConvolutionDescriptor_t"}  # Setters of these types overwrite the complete state.
+OPTIONED = {"cudnnConvolutionDescriptor_t"}  # Options of these types have setters of their own.
+REPLACED = VALUES - OPTIONED  # Setters of these types overwrite the complete state.
+DROPOUT = "cudnnDropoutDescriptor_t"
 NEVER = {
     "cudnnCreate": "opens a device",
     "cudnnDestroy": "waits for the device",
@@ -85,13 +87,19 @@ def is_replaced_by(name: str, parameter: Parameter) -> bool:
 
 def _states(function: Function) -> list[int]:
     """Return the indices of the descriptors whose state a key can hold."""
-    values = VALUES | (QUERIED if function.name.startswith("cudnnGet") else set())
+    values = VALUES | (QUERIED if function.name.startswith(("cudnnGet", "cudnnSet", "cudnnRNN")) else set())
     return [i for i, p in enumerate(function.arguments) if p.base_type in values and not p.is_pointer]
+
+
+def _named(function: Function) -> list[int]:
+    """Return the indices of the dropout descriptors that a setter of a network or attention stores. It replaces all."""
+    base_types = [p.base_type for p in function.arguments]
+    return [i for i, base_type in enumerate(base_types) if base_type == DROPOUT and QUERIED & {*base_types}]
 
 
 def is_repeated(function: Function) -> bool:
     """Return whether the answers of a host-side function depend on nothing but the values of its arguments."""
-    parameters, states = function.arguments, _states(function)
+    parameters, states = function.arguments, [*_states(function), *_named(function)]
     rest = [p for i, p in enumerate(parameters) if i not in states and (i or p.base_type != HANDLE)]
     known = all(p.base_type in (POINTED if p.is_pointer else PASSED) and p.memory != "device" for p in rest)
     makes = any(p.base_type in (HANDLE, *DESCRIPTORS) for p in function.parameters if p.is_returned)
@@ -113,11 +121,9 @@ def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any
     own, states, is_query = Answers(), _states(function), function.name.startswith("cudnnGet")
     key_of, find = keys_of(function, None if has_handle else own)
     changed = [i for i in states if not (is_query and parameters[i].direction == "in")]
-    numbers = [
-        (i, p.is_pointer and p.base_type != "void")
-        for i, p in enumerate(parameters)
-        if i >= has_handle and i not in states
-    ]
+    dropouts = _named(function)
+    naming = [i for i in states if dropouts and parameters[i].base_type in QUERIED]
+    numbers = [i for i, p in enumerate(parameters) if p.base_type in PASSED | POINTED]
 
     def call(*arguments: Any, **named: Any) -> Any:
         if named or api_log.active or not replay.live or CHECKS.off or (releases.in_use and not has_handle):
@@ -130,6 +136,8 @@ def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any
             return made(arguments, found)
         for i, value in found[1]:
             arguments[i].value = value
+        for i in naming:
+            arguments[i].named = tuple([arguments[j] for j in dropouts])
         return found[0]
 
     def made(arguments: tuple[Any, ...], found: Any) -> Any:
@@ -137,17 +145,21 @@ def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any
         key, kept = key_of(*arguments), arguments[0].answers if has_handle else own
         result = anew(*arguments)
         for i in changed:
-            value = arguments[i].value
-            arguments[i].value = STATES.of(value, lambda value=value: value)
+            arguments[i].value = _shared(arguments[i].value)
         answer = (result, [(i, arguments[i].value) for i in changed])
         if found is not None:
             require_same(found, answer, function.name)
-        given = (part for i, is_array in numbers for part in (arguments[i] if is_array else (arguments[i],)))
-        if found is None and _is_plain(result) and all(map(_is_plain, given)) and (has_handle or not releases.in_use):
+        given = [tuple(a) if type(a := arguments[i]) is list else a for i in numbers]
+        if found is None and _is_plain((result, *given)) and (has_handle or not releases.in_use):
             kept.keep(key, answer)
         return result
 
     return call
+
+
+def _shared(state: Any) -> Any:
+    """Return the first of the states that are equal to this one."""
+    return STATES.of(state, lambda: state)
 
 
 def require_same(found: Any, answer: Any, name: str) -> None:
@@ -176,8 +188,7 @@ def keys_of(
                 parts.append(f"{a} is None")
         elif p.base_type in DESCRIPTORS:
             if not computes:
-                state = f", {a}.{'spec' if p.base_type in REPLACED | QUERIED else 'value'}"
-                parts.append(f"type({a}), {a}.alive" + ("" if is_replaced_by(function.name, p) else state))
+                parts.append(f"type({a}), {_state(function, p, a)}")
             else:
                 parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")
         elif p.is_pointer and p.typed_by is None and p.base_type != "void":
@@ -191,6 +202,17 @@ def keys_of(
     texts = [f"lambda {', '.join(names)}: {body}" for body in (key, f"{kept}.get({key})")]
     key_of, find = (eval(text, {"pack": PACK, "seen": seen, "own": own}) for text in texts)
     return key_of, find
+
+
+def _state(function: Function, parameter: Parameter, name: str) -> str:
+    """Return the text of the part of a key that holds the state of a descriptor with this name."""
+    base_type = parameter.base_type
+    if base_type == DROPOUT:
+        return f"{name} and ({name}.alive, {name}.spec)"
+    if is_replaced_by(function.name, parameter) or (base_type in QUERIED and _named(function)):
+        return f"{name}.alive"
+    is_complete = base_type in REPLACED or function.name.startswith("cudnnGet")
+    return f"{name}.alive, {name}.{'spec' if is_complete and base_type not in OPTIONED else 'value'}"
 
 
 def seen(value: Any) -> Any:

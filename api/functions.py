@@ -14,7 +14,8 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -25,7 +26,7 @@ import numpy as np
 from . import api_log, releases
 from .answers import INTEGERS, keys_of, repeating, require_same, seen
 from .descriptors import DESCRIPTORS, Descriptor
-from .document import Function, Parameter, functions
+from .document import Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
 from .operations import BackendError, Operation, TensorSpec, Unsupported, replay
@@ -115,6 +116,27 @@ class _Documented:
         clause, status = declared if isinstance(declared, tuple) else (declared, BAD_PARAM)
         clause = clause if "/" in clause else f"{self.name}/{clause}"
         return CudnnError(status, clause, f"{name} {problem}")
+
+    @contextmanager
+    def errors(self, failed: str) -> Iterator[None]:
+        """Convert what a call raises within the block to the documented error.
+
+        failed: is the clause of work that the backend could not compute. Work that it does not serve has its own clause.
+        """
+        name = self.name
+        try:
+            yield
+        except CudnnError as error:
+            error.function = error.function or name
+            raise
+        except Unsupported as error:
+            raise CudnnError(NOT_SUPPORTED, error.clause, str(error), name) from error
+        except BackendError as error:
+            api_log.log_fatal(self.function, str(error))
+            raise CudnnError(EXECUTION_FAILED, failed, str(error), name) from error
+        except MemoryError as error:
+            text = str(error) or "the host has no memory left"
+            raise CudnnError(ALLOC_FAILED, self.function.out_of_memory, text, name) from error
 
     def check(self, parameter: Parameter, value: Any) -> Any:
         """Return the argument in the form that the body receives; raise CudnnError if it is invalid by itself."""
@@ -259,18 +281,11 @@ def documented(
             arguments = checks.bind(args, kwargs) if kwargs or len(args) != count else args
             if api_log.active:
                 api_log.log_call(checks.function, arguments)
-            try:
+            with checks.errors("cudnnStatus_t/c08"):
                 if releases.in_use and arguments and isinstance(arguments[0], Handle):
                     with releases.acting(arguments[0].release):
                         return answer(arguments)
                 return answer(arguments)
-            except CudnnError as error:
-                error.function = error.function or checks.name
-                raise
-            except BackendError as error:
-                raise failure(checks.function, "cudnnStatus_t/c08", error) from error
-            except MemoryError as error:
-                raise exhausted(checks.function, error) from error
 
         def answer(arguments: tuple[Any, ...]) -> Any:
             checked = [check(p, a) for p, a in zip(checks.parameters, arguments, strict=True)]
@@ -388,13 +403,9 @@ class _Computing:
                     self._start(handle, prepared, given)(handle.stream)
                 else:
                     launch(handle, prepared, self._operands(handle, prepared, given))
-        except CudnnError as error:
-            error.function = error.function or self.checks.name
-            raise
-        except BackendError as error:
-            raise failure(self.checks.function, self.failed, error) from error
-        except MemoryError as error:
-            raise exhausted(self.checks.function, error) from error
+        except Exception:
+            with self.checks.errors(self.failed):
+                raise
 
     def found(self, args: tuple[Any, ...]) -> tuple[_Prepared, Sequence[Any]]:
         """Return the prepared operation of a call and the sequence that holds its operands' memory: the arguments."""
@@ -593,25 +604,8 @@ def run(call: str, handle: Handle, operation: Operation, memory: Mapping[str, An
     """
     with handle.lock:
         operands = usable(call, handle, operation, memory)
-        try:
+        with FUNCTIONS[call].checks.errors(failed):  # type: ignore[attr-defined]
             handle.backend.prepare(operation)(operands, handle.stream)
-        except BackendError as error:
-            raise failure(functions()[call], failed, error) from error
-
-
-def failure(function: Function, clause: str, error: BackendError) -> CudnnError:
-    """Return the error of a call that the backend could not compute; ``clause`` is its clause of
-    CUDNN_STATUS_EXECUTION_FAILED. Work that the handle's backend does not serve is NOT_SUPPORTED, by its own clause."""
-    if isinstance(error, Unsupported):
-        return CudnnError(NOT_SUPPORTED, error.clause, str(error), function.name)
-    api_log.log_fatal(function, str(error))
-    return CudnnError(EXECUTION_FAILED, clause, str(error), function.name)
-
-
-def exhausted(function: Function, error: MemoryError) -> CudnnError:
-    """Return the error of a call that ran out of host memory; it cites the section's clause on
-    CUDNN_STATUS_ALLOC_FAILED."""
-    return CudnnError(ALLOC_FAILED, function.out_of_memory, str(error) or "the host has no memory left", function.name)
 
 
 def _elements_collide(operation: Operation, name: str, operand: Any, other_name: str, other: Any) -> bool:

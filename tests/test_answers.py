@@ -127,6 +127,32 @@ def test_sequences_are_remembered_with_their_padding_and_the_types_of_their_axes
         cudnn.cudnnSetSeqDataDescriptor(sequences, FLOAT, 4, [3, 1, 1, 2], [NCHW, *axes[1:]], 1, [3], None)
 
 
+def test_networks_are_set_again_with_the_dropout_descriptors_of_the_call():
+    """A repeated setter stores the call's own dropout descriptor, whose probability the network follows, and clips anew."""
+    handle, networks = cudnn.cudnnCreate(backend="reference"), [cudnn.cudnnCreateRNNDescriptor() for _ in range(2)]
+    dropouts = [cudnn.cudnnCreateDropoutDescriptor() for _ in range(3)]
+    for dropout, probability in zip(dropouts, (0.5, 0.5, 0.0), strict=True):
+        cudnn.cudnnSetDropoutDescriptor(dropout, handle, probability, None, 0, 0)
+
+    def arguments(network, dropout):
+        return network, 0, 2, 2, 0, 0, 0, 0, 0, 4, 3, 3, 2, dropout, 1
+
+    for network in networks * 2:
+        for dropout in (*dropouts, None):
+            cudnn.cudnnSetRNNDescriptor_v8(*arguments(network, dropout))
+            assert network.dropout is dropout and network.spec.dropout == (dropout.said if dropout else 0)
+            assert network.spec.clip.upper == 0
+            cudnn.cudnnRNNSetClip_v8(network, 1, 0, -1.0, 1.0)
+            assert network.spec.clip.upper == 1 and network.dropout is dropout
+    assert functions_called(cudnn.cudnnSetRNNDescriptor_v8, *arguments(networks[0], dropouts[1])) <= 14
+    cudnn.cudnnSetDropoutDescriptor(dropouts[0], handle, 0.25, None, 0, 0)
+    cudnn.cudnnSetRNNDescriptor_v8(*arguments(networks[0], dropouts[0]))
+    assert networks[0].spec.dropout == 0.25
+    cudnn.cudnnDestroyDropoutDescriptor(dropouts[0])
+    with pytest.raises(CudnnError, match="was destroyed"):
+        cudnn.cudnnSetRNNDescriptor_v8(*arguments(networks[0], dropouts[0]))
+
+
 def test_an_answer_given_while_a_check_is_off_is_not_kept(monkeypatch):
     made = cudnn.cudnnCreateTensorDescriptor()
 

@@ -214,7 +214,7 @@ def source(paths: str, home: str, face: Face) -> str:
 DEFINITIONS = f"""
 static int dualdnn_state;
 int dualdnn_call_back(uintptr_t, int, uintptr_t, const void *, const char *);
-{PASSING_CALLED}{memo.CALLED_BY_PYTHON}
+{PASSING_CALLED}{memo.called_by_python()}
 extern "Python" {{
     void py_dualdnn_finish(void);
     {memo.CALLED_BY_C}

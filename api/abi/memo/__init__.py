@@ -5,6 +5,7 @@
 call did (``drafts.c``).
 """
 
+import re
 from pathlib import Path
 
 FILES = ("threads.c", "objects.c", "keys.c", "entries.c", "launches.c", "answers.c", "drafts.c")
@@ -15,38 +16,21 @@ def source() -> str:
     return "\n".join(Path(__file__).with_name(name).read_text() for name in FILES)
 
 
-# Python calls these functions, and cffi reads their declarations.
+# Python calls these functions.
 CALLED_BY_PYTHON = """
-static int memo_live;
-void dualdnn_say(const char *);
-void store(uint64_t, const void *, unsigned);
-int object_facts(uint64_t, unsigned long long *);
-uint64_t object_new(unsigned, uint32_t);
-void object_free(uint64_t);
-void object_set(uint64_t, unsigned, uint64_t, const uint64_t *);
-int object_variant(uint64_t, unsigned, const uint64_t *, unsigned);
-void object_addresses(uint64_t, uint64_t *);
-unsigned objects_naming(uint64_t, uint64_t *, unsigned);
-void objects_mark(unsigned char *, unsigned);
-int memo_value(unsigned, int);
-void memo_limits(unsigned long long, unsigned long long);
-void memo_counts(unsigned long long *);
-unsigned long long memo_times_emptied(void);
-int memo_asks(void);
-int draft_begin(void);
-void draft_output(unsigned, const void *, unsigned);
-void draft_effect(unsigned, unsigned, unsigned, unsigned);
-void draft_pair(unsigned, unsigned, uint64_t, uint64_t);
-void draft_least(unsigned, uint64_t);
-void draft_launches(int, uint64_t, int);
-void draft_step(uint64_t, const unsigned *, const void *, unsigned);
-void draft_place(unsigned, int, long long, int);
-void draft_scalar(unsigned, unsigned, int, const double *, unsigned);
-int draft_keep(int, const char *);
-int driver_open(uintptr_t);
-int scratch_add(uint64_t, uint64_t, uint64_t);
-int scratch_is_known(uint64_t, uint64_t);
+dualdnn_say store object_facts object_new object_free object_set object_variant object_addresses
+objects_naming objects_mark memo_value memo_limits memo_counts memo_times_emptied memo_asks draft_begin
+draft_output draft_effect draft_pair draft_least draft_launches draft_step draft_place draft_scalar draft_keep
+driver_open scratch_add scratch_is_known
 """
+
+
+def called_by_python() -> str:
+    """Return the declarations of what Python uses, which cffi reads, from the C source."""
+    defined = {name: text for text, name in re.findall(r"^static (.*?(\w+)\(.*\)) *\n?{", source(), re.MULTILINE)}
+    return "".join(f"{defined[name]};\n" for name in CALLED_BY_PYTHON.split()) + "static int memo_live;\n"
+
+
 # C calls these functions: the first serves a call, by the number of its function; the others are for a device that only
 # Python can access.
 CALLED_BY_C = """
