@@ -29,7 +29,7 @@ VALUES = {
         "SpatialTransformer", "CTCLoss",
     )
 }  # fmt: skip
-# Queries that return numbers depend on the specifications of these types, which follow their dropout descriptors.
+# Queries depend on the specifications of these types, which follow dropout descriptors. Setters store those of the call.
 QUERIED = {"cudnnRNNDescriptor_t", "cudnnAttnDescriptor_t"}
 OPTIONED = {"cudnnConvolutionDescriptor_t"}  # Options of these types have setters of their own.
 REPLACED = VALUES - OPTIONED  # Setters of these types overwrite the complete state.
