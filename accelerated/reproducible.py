@@ -99,6 +99,11 @@ class DeviceAtLevel:
             return int(self.device.multiprocessors)
         return CANONICAL_MULTIPROCESSORS.get(self.device.architecture, EMULATED_MULTIPROCESSORS)
 
+    @property
+    def own_multiprocessors(self) -> int:
+        """Return the SMs of the device itself."""
+        return int(self.device.multiprocessors)
+
     def function_when_ready(self, *wanted: Any) -> Any:
         """Return the kernel, compiled at once."""
         return self.device.function(*wanted)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.rnn import RNNDataSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM
 
 from ..plans import Launch, pointers, structure
 from ..primitives.cluster import has_clusters
-from ..runtime.device import concurrent_multiprocessors
+from ..reproducible import Order, level_of
+from ..runtime.device import concurrent_multiprocessors, resident_multiprocessors
 from ..solver import LAUNCH_SECONDS, Solver
 from . import dropout, inputs
 from .problem import RNNProblem, stacked
@@ -51,6 +53,7 @@ CLUSTER_BYTES_PER_SECOND = 8e9  # rate at which the blocks of a cluster exchange
 PRODUCT_CLOCKS = 2 * 6  # per product of a warp; four schedulers have two warps each
 PRODUCTS_PER_SECOND = 400e12  # operations of the input products, two per multiply-add
 BYTES_PER_SECOND = 2e12  # bytes of the input products
+CANONICAL_BATCHES = (1, 32, 256)  # sequences over which the division of K above level RUN takes the least time
 MIN_GAIN = 1.15  # minimum speedup by parts of K
 # The values are clocks from a block's barrier until others' output arrives, if blocks read DELAYED_BYTES in a step.
 # The first key says whether K includes the gates of a unit; the second is the cell.
@@ -126,10 +129,21 @@ class Division:
         return self.all_slices <= multiprocessors // self.parts
 
     @property
+    def chains(self) -> int:
+        """Return the sums of a warp for one result, as in persistent.cuh: few tiles have more chains of products."""
+        tiles = self.m_tiles * self.n_tiles
+        return 4 if tiles == 1 else 2 if tiles < 4 else 1
+
+    @property
+    def walk(self) -> tuple[int, ...]:
+        """Return what decides how K is divided: the parts, the chains, and the pairs that four chains take in turn."""
+        return (self.parts, self.chains, *([self.loaded_pairs] if self.chains == 4 else []))
+
+    @property
     def loaded_pairs(self) -> int:
         """Return the pairs whose right operands are in flight together: the most that fit in registers."""
         tiles = self.m_tiles * self.n_tiles
-        sums = FRAGMENT_REGISTERS * tiles * (4 if tiles == 1 else 2 if tiles < 4 else 1)
+        sums = FRAGMENT_REGISTERS * tiles * self.chains
         kept = FRAGMENT_REGISTERS * 2 * self.m_tiles * self.register_pairs
         room = REGISTERS - OTHER_REGISTERS[self.n_tiles] - sums - kept
         most = max(1, room // (PIECE_REGISTERS * self.n_tiles))
@@ -217,8 +231,11 @@ class PersistentSolver(Solver[RNNProblem]):
         return can_serve(problem) and bool(self.divisions(problem))
 
     def applies(self, problem: RNNProblem) -> bool:
-        together = concurrent_multiprocessors(problem.device)
+        together = planned_multiprocessors(problem.device)
         return self.serves(problem) and self.divisions(problem)[0].runs_together(together)
+
+    def summation_order(self, problem: RNNProblem) -> Order:
+        return Order(self.name, self.divisions(problem)[0].walk)
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}
@@ -228,6 +245,11 @@ class PersistentSolver(Solver[RNNProblem]):
         if not possible:
             return super().estimated_seconds(problem)
         return seconds(problem, possible[:1] * problem.network.layers)
+
+
+def planned_multiprocessors(device: Any) -> int:
+    """Return the SMs by which divisions are chosen. Above level RUN it is what planners see, on every device."""
+    return concurrent_multiprocessors(device) if level_of(device) == RUN else int(device.multiprocessors)
 
 
 def can_serve(problem: RNNProblem) -> bool:
@@ -248,16 +270,31 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, laye
     where there are any.
 
     ``gates_of_rows``: rows of the block's matrix per unit. ``gates_of_depth``: terms of a sum per unit. ``layers``: per
-    launch.
+    launch. Above level RUN each block has all of K, because not every device holds the clusters, and all divisions add
+    in the order that takes the least time over CANONICAL_BATCHES.
     """
-    device = problem.device
-    found = []
-    for m_tiles, n_tiles, parts in product(REGISTER_PAIRS, N_TILES, PARTS if has_clusters(device) else (1,)):
+    found = ranked(problem, gates_of_rows, gates_of_depth, layers)
+    if level_of(problem.device) == RUN:
+        return found
+    multiprocessors, seconds_of = planned_multiprocessors(problem.device), dict[tuple[int, ...], float]()
+    for batch in CANONICAL_BATCHES:
+        fastest = dict[tuple[int, ...], float]()
+        for made in ranked(problem.of_sequences(batch), gates_of_rows, gates_of_depth, layers):
+            fastest.setdefault(made.walk, made.step_seconds(multiprocessors))
+        seconds_of = {walk: fastest[walk] * seconds_of.get(walk, 1.0) for walk in fastest}
+    return [made for made in found if made.walk == min(seconds_of, key=lambda walk: (seconds_of[walk], walk))]
+
+
+def ranked(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, layers: int) -> list[Division]:
+    """Return the divisions in any order of sums, the fastest first."""
+    device, found = problem.device, []
+    divides_k = has_clusters(device) and level_of(device) == RUN
+    for m_tiles, n_tiles, parts in product(REGISTER_PAIRS, N_TILES, PARTS if divides_k else (1,)):
         made = divided(problem, gates_of_rows, gates_of_depth, m_tiles, n_tiles, parts)
         made = made and replace(made, layers=layers)
         if made and made.is_possible and made.is_worth_trying and made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
-    multiprocessors = concurrent_multiprocessors(device)
+    multiprocessors = planned_multiprocessors(device)
     found = [made for made in found if made.parts == 1 or not made.takes_several(multiprocessors)]
     together = [made for made in found if made.runs_together(multiprocessors)]
     return sorted(together or found, key=lambda made: made.step_seconds(multiprocessors))
@@ -297,7 +334,7 @@ def launch(
     ``layers`` are in the order of computation. ``filled`` is the container whose padding is written.
     """
     for made in possible:
-        blocks = made.blocks(concurrent_multiprocessors(problem.device))
+        blocks = made.blocks(resident_multiprocessors(problem.device))
         function = problem.device.function(*kernel, made.definitions(problem))
         shape = (blocks, 1, 1), (THREADS, 1, 1), made.shared_bytes
         if made.parts == 1 or function.holds_clusters(*shape, blocks // made.parts):

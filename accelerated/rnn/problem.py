@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from ctypes import Array, Structure, c_int, c_longlong
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnRNNDataLayout_t
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, Weights
 from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, dropped, gate_gradients, kept, layer_output
@@ -16,6 +18,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import Grid
+from ..reproducible import CANONICAL_IMAGES, level_of
 from ..solver import Problem
 
 LENGTHS = 256  # sequences per launch whose lengths it passes
@@ -56,6 +59,17 @@ class RNNProblem(Problem):
         self.network: RNNSpec = operation.network
         self.data: RNNDataSpec = getattr(operation, "x", None) or operation.dx
         self.steps, self.batch = self.data.max_length, self.data.batch
+
+    @cached_property
+    def canonical(self) -> Self:
+        """Return the problem of CANONICAL_IMAGES sequences at aligned addresses; itself at level RUN."""
+        return self if level_of(self.device) == RUN else self.of_sequences(CANONICAL_IMAGES)
+
+    def of_sequences(self, count: int) -> Self:
+        """Return the problem of another number of sequences at aligned addresses, for estimates."""
+        made = copy(self)
+        made.batch, made.aligned = count, True
+        return made
 
     @property
     def definitions(self) -> tuple[tuple[str, str], ...]:

@@ -43,6 +43,12 @@ def concurrent_multiprocessors(device: Any) -> int:
     return int(device.multiprocessors) if device.kind == "gpu" else 1
 
 
+def resident_multiprocessors(device: Any) -> int:
+    """Return concurrent_multiprocessors() of the device itself, which bounds the grid of a cooperative launch."""
+    own = int(getattr(device, "own_multiprocessors", device.multiprocessors))
+    return own if device.kind == "gpu" else 1
+
+
 def smem_for_one_block_per_sm(device: Any) -> int:
     """Return the dynamic shared memory, in bytes per block, that limits the occupancy to one block per SM."""
     return -(-int(device.shared_bytes_per_block) // 2)

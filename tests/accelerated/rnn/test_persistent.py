@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from dualdnn.accelerated.reproducible import DeviceAtLevel, at_level
 from dualdnn.accelerated.rnn import persistent
 from dualdnn.accelerated.rnn.persistent import Division
 from dualdnn.accelerated.rnn.persistent_backward import PersistentBackwardSolver
@@ -29,10 +30,10 @@ class Divided:
         return [replace(self.made, directions=problem.network.directions)]
 
 
-def run(operation, memory, solver):
+def run(operation, memory, solver, level="run"):
     """Run the plan of a solver on copies of the operands, and return the copies."""
     device = open_device("emulated")
-    problem = RNNProblem(operation, device)
+    problem = RNNProblem(operation, at_level(device, level))
     buffers = {}
     for name, content in memory.items():
         buffers[name] = device.allocate(max(content.nbytes, 1))
@@ -169,3 +170,57 @@ def test_a_network_is_planned_where_only_two_layers_divide():
     problem = RNNProblem(forward(spec, 4, (4,)), H200())
     assert not PersistentForwardSolver().divisions(problem)
     assert WavefrontForwardSolver().serves(problem) and not WavefrontForwardSolver().applies(problem)
+
+
+@pytest.mark.parametrize("cell, hidden", [(LSTM, 650), (GRU, 1024), (TANH, 64)])
+def test_above_level_run_no_batch_and_no_device_decides_how_k_is_divided(cell, hidden):
+    """Divisions of batches and devices differ, but not in their order of sums; a launch has the SMs of its device."""
+    for solver in (PersistentForwardSolver(), PersistentBackwardSolver()):
+        orders, tiles = set(), set()
+        for multiprocessors in (132, 48):
+            device = H200()
+            device.multiprocessors = multiprocessors
+            for batch in (1, 16, 256):
+                operations = passes(forward(network(cell, hidden, 1, 1, HALF), 4, (4,) * batch))
+                operation = next(
+                    o for _, o in operations if (solver.name == "rnn.persistent_forward") == hasattr(o, "hy")
+                )
+                problem = RNNProblem(operation, DeviceAtLevel(device, "device"))
+                assert (
+                    solver.applies(problem) and persistent.resident_multiprocessors(problem.device) == multiprocessors
+                )
+                first = solver.divisions(problem)[0]
+                orders.add(solver.summation_order(problem))
+                tiles.add((first.m_tiles, first.n_tiles))
+        assert len(orders) == 1 and next(iter(orders)).walk[0] == 1
+        assert cell != LSTM or len(tiles) > 1
+
+
+def first_sequence(whole):
+    """Return the bits of the first of twenty sequences in its batch and alone, and the tiles of both calls."""
+    bits, tiles, device = [], set(), at_level(open_device("emulated"), "batch")
+    for batch in (20, 1):
+        operation = forward(network(LSTM, 200, 1, 1, FLOAT), 2, (2,) * batch)
+        division = PersistentForwardSolver().divisions(RNNProblem(operation, device))[0]
+        tiles.add((division.m_tiles, division.n_tiles))
+        memory = prepare(operation, "normal", 0)
+        for name in {"x", "hx", "cx", "weightSpace"} & set(memory):
+            steps = 2 if name == "x" else 1
+            given = whole.setdefault(name, memory[name]).view(np.uint8)
+            memory[name] = (
+                given if name == "weightSpace" else given.reshape(steps, 20, -1)[:, :batch].reshape(-1).copy()
+            )
+        y = run(operation, memory, PersistentForwardSolver(), "batch")["y"]
+        bits.append(y.reshape(2, batch, -1)[:, 0].tobytes())
+    return bits, tiles
+
+
+def test_a_sequence_has_the_same_bits_alone_and_among_twenty(monkeypatch):
+    """The tiles of the two calls differ. Without the order of the level their chains of products differ, too."""
+    monkeypatch.setattr(open_device("emulated"), "multiprocessors", 132)
+    whole = {}
+    (among, alone), tiles = first_sequence(whole)
+    assert among == alone and len(tiles) == 2
+    monkeypatch.setattr(Division, "walk", ())
+    (among, alone), _ = first_sequence(whole)
+    assert among != alone
