@@ -281,11 +281,14 @@ def documented(
             arguments = checks.bind(args, kwargs) if kwargs or len(args) != count else args
             if api_log.active:
                 api_log.log_call(checks.function, arguments)
-            with checks.errors("cudnnStatus_t/c08"):
+            try:
                 if releases.in_use and arguments and isinstance(arguments[0], Handle):
                     with releases.acting(arguments[0].release):
                         return answer(arguments)
                 return answer(arguments)
+            except Exception:
+                with checks.errors("cudnnStatus_t/c08"):
+                    raise
 
         def answer(arguments: tuple[Any, ...]) -> Any:
             checked = [check(p, a) for p, a in zip(checks.parameters, arguments, strict=True)]
