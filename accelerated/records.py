@@ -86,7 +86,8 @@ class Recordable(ABC):
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Run asynchronously on the stream, on operands at these addresses; 0 stands for a missing operand."""
-        Record.of(self, addresses).start(addresses, stream)
+        for launch in Record.of(self, addresses).bound(addresses):
+            launch(stream)
 
 
 class KernelStep:
@@ -214,11 +215,6 @@ class Record:
     def bound(self, addresses: Sequence[int]) -> list[Launching]:
         """Return the launches on operands at these addresses; 0 stands for a missing operand."""
         return [launch for part in self.parts for launch in part.bound(addresses)]
-
-    def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Run asynchronously on the stream, on operands at these addresses."""
-        for launch in self.bound(addresses):
-            launch(stream)
 
 
 def likeness(addresses: Sequence[int]) -> tuple[int, ...]:

@@ -19,10 +19,6 @@ SUCCESS = "0 /* its objects ended with the interpreter */"
 NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
 
 PASSING = Path(__file__).with_name("passing.c")
-# Python calls these functions of passing.c.
-PASSING_CALLED = (
-    "void pass_to(unsigned, uintptr_t);\nvoid pass_until(long long);\nunsigned long long passed(unsigned);\n"
-)
 
 # cffi returns 0, which is SUCCESS, if Python cannot be started, and crashes if it has ended. The state distinguishes
 # these cases.
@@ -214,7 +210,7 @@ def source(paths: str, home: str, face: Face) -> str:
 DEFINITIONS = f"""
 static int dualdnn_state;
 int dualdnn_call_back(uintptr_t, int, uintptr_t, const void *, const char *);
-{PASSING_CALLED}{memo.called_by_python()}
+{memo.called_by_python(memo.source() + PASSING.read_text())}
 extern "Python" {{
     void py_dualdnn_finish(void);
     {memo.CALLED_BY_C}

@@ -91,5 +91,6 @@ def test_each_part_has_only_its_own_scratch_memory():
     for nbytes, operand in ((7, SCRATCH), (0, 0), (9, SCRATCH)):
         record.begin(nbytes)
         record.add(KernelStep(function, bytes(8), None, [Where(operand, 1, 0)]))
-    record.start([5], None)
+    for launch in record.bound([5]):
+        launch(None)
     assert asked == [7, "back", 9, "back"] and seen == [7001, 6, 9001]

@@ -21,13 +21,13 @@ CALLED_BY_PYTHON = """
 dualdnn_say store object_facts object_new object_free object_set object_variant object_addresses
 objects_naming objects_mark memo_value memo_limits memo_counts memo_times_emptied memo_asks draft_begin
 draft_output draft_effect draft_pair draft_least draft_launches draft_step draft_place draft_scalar draft_keep
-driver_open scratch_add scratch_is_known
+driver_open scratch_add scratch_is_known pass_to pass_until passed
 """
 
 
-def called_by_python() -> str:
-    """Return the declarations of what Python uses, which cffi reads, from the C source."""
-    defined = {name: text for text, name in re.findall(r"^static (.*?(\w+)\(.*\)) *\n?{", source(), re.MULTILINE)}
+def called_by_python(text: str) -> str:
+    """Return the declarations of what Python uses, which cffi reads. text: the C source that defines it."""
+    defined = {name: text for text, name in re.findall(r"^static (.*?(\w+)\(.*\)) *\n?{", text, re.MULTILINE)}
     return "".join(f"{defined[name]};\n" for name in CALLED_BY_PYTHON.split()) + "static int memo_live;\n"
 
 
