@@ -9,6 +9,7 @@ import pytest
 from dualdnn.api.document import functions
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.report import read_json
+from dualdnn.conformance.suite import workers
 
 DEEDS = {
     "exit": "exit(0)",
@@ -21,6 +22,7 @@ DEEDS = {
     "copy": "fork()",
     "leave": "if (fork() == 0) { sleep(90); _exit(0); } for (;;) pause()",
     "stop": "raise(SIGSTOP)",
+    "scribble": 'for (int n = 3; n < 64; n++) write(n, "\\0\\xff" "Agarbage garbage", 18)',
     "accept": "return 0",
     "nothing": "if (made) return 0",
     "corrupt": "{ char *p = malloc(24); memset(p - 64, 0x5a, 4096); free(p); free(malloc(5000)); }",
@@ -148,6 +150,25 @@ def test_processes_left_by_a_hanging_case_are_ended(library, tmp_path, capfd):
     status, cases = run(tmp_path, library(cudnnSetPooling2dDescriptor="leave"), "--jobs", "1", "--case-seconds", LIMIT)
     assert status == 1 and time.monotonic() - begun < 80
     assert "did not return within 2.0 seconds" in cases[0].message, capfd.readouterr().out
+
+
+@pytest.mark.long  # starts two workers
+def test_a_library_that_writes_into_foreign_descriptors_loses_its_results(library, tmp_path, capfd, monkeypatch):
+    """The pipe of the results is among them. The run does not wait for the rest of a result that begins with its bytes."""
+    monkeypatch.setattr(workers, "LOST_SECONDS", 3.0)
+    path = library(handles=True, cudnnSetPooling2dDescriptor="scribble")
+    cases = ["library/test_activation_descriptor_round_trip", "pooling/test_null_descriptors"]
+    begun = time.monotonic()
+    status, found = run(tmp_path, path, "--jobs", "1", cases=cases)
+    assert status == 1 and time.monotonic() - begun < 80
+    said = {case.id: case.message for case in found}
+    assert said["pooling/test_null_descriptors"].startswith(
+        "the subject wrote into a descriptor that it had not opened"
+    ), capfd.readouterr().out
+    assert (
+        "cudnnSetActivationDescriptor: CUDNN_STATUS_NOT_SUPPORTED"
+        in said["library/test_activation_descriptor_round_trip"]
+    )
 
 
 @pytest.mark.parametrize("command, where, deed, said", [

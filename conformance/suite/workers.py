@@ -13,6 +13,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from .items import opened, subject_of
 CASE_SECONDS = 600  # seconds, default limit of one case
 STARTING_SECONDS = 600  # seconds, limit for a worker to start, and to collect the cases
 FRUITLESS = 3  # consecutive workers that may end without a result of a case
+LOST_SECONDS = 20.0  # seconds for the results of a case to arrive
 STOPPED_SECONDS = 1.0  # seconds between two looks at a stopped worker
 COPY_SECONDS = 0.2  # seconds, wait for copies of the process, made by a call, to end
 HANGS = "Timeout ("  # beginning of what faulthandler writes before it ends a process
@@ -56,27 +58,47 @@ class Workers:
         self.folder = tempfile.TemporaryDirectory(prefix="dualdnn-workers-")
         self.fruitless = self.vanished = 0
         self.how = ""
-        self.processes: list[Any] = []
-        self.stopped: set[int] = set()  # workers that stopped themselves and were killed
+        self.processes: dict[Any, str] = {}  # process of a worker -> name of its file
+        self.ended_here: dict[int, str] = {}  # pid of a worker that was killed -> why
+        self.received: Counter[str] = Counter()  # name of a worker's file -> cases whose results have arrived
         self.over = threading.Event()
         threading.Thread(target=self._end_others, daemon=True).start()
 
     def _end_others(self) -> None:
         """Kill workers that are stopped at two successive looks: nothing inside a stopped process can end it.
 
-        Also kill the processes of an ended worker: they would keep the worker's pipe open, whose end is awaited.
+        Also kill the processes of an ended worker: they would keep the worker's pipe open, whose end is awaited. And kill a
+        worker whose results do not arrive: its library has written into that pipe.
         """
         seen: set[int] = set()
+        since: dict[int, float] = {}  # pid of a worker -> when results of it were missed first
         while not self.over.wait(STOPPED_SECONDS):
-            for process in [process for process in self.processes if process.poll() is not None]:
+            workers = list(self.processes.items())
+            for process in [process for process, _ in workers if process.poll() is not None]:
                 for pid in _holders(process.stdout):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
-            found = {process.pid for process in self.processes if _is_stopped(process)}
-            for pid in seen & found:
-                self.stopped.add(pid)
+            found = {process.pid for process, _ in workers if _is_stopped(process)}
+            now, late = time.monotonic(), {p.pid for p, name in workers if self._finished(name) > self.received[name]}
+            since = {pid: since.get(pid, now) for pid in late}
+            self._end(seen & found, "stopped its process, which was ended")
+            self._end(
+                {pid for pid, first in since.items() if now - first > LOST_SECONDS},
+                "wrote into a descriptor that it had not opened, so that results were lost, and its process was ended",
+            )
+            seen = found - self.ended_here.keys()
+
+    def _end(self, pids: set[int], why: str) -> None:
+        for pid in pids - self.ended_here.keys():
+            self.ended_here[pid] = why
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            seen = found - self.stopped
+
+    def _finished(self, name: str) -> int:
+        """Return how many cases a worker has finished, by its file."""
+        path = Path(self.folder.name, name)
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
+        return int(lines[1]) if len(lines) > 1 and lines[1].isdigit() else 0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -85,13 +107,12 @@ class Workers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
         if (process := _process_of(node)) is not None:
-            self.processes.append(process)
+            self.processes[process] = node.gateway.id
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Record how a worker ended; stop the run if workers end before they run a case."""
-        if (process := _process_of(node)) in self.processes:
-            self.processes.remove(process)
+        self.processes.pop(_process_of(node), None)
         if not error:
             return
         ended = self._ended(node)
@@ -114,15 +135,15 @@ class Workers:
             status = node.gateway._io.popen.wait(5)  # Wait for the process that execnet started.
         except Exception:  # This is another kind of gateway, or a process that continues without its channel.
             return Ended("took its process down", clauses)
-        if node.gateway._io.popen.pid in self.stopped:
-            return Ended("stopped its process, which was ended", clauses)
-        return Ended(ending(status), clauses)
+        return Ended(self.ended_here.get(node.gateway._io.popen.pid, ending(status)), clauses)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a result of a case, or the case that ended a worker."""
         self.fruitless = 0
         self.vanished -= report.when == "???"
+        if report.when == "teardown" and (node := getattr(report, "node", None)) is not None:
+            self.received[node.gateway.id] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -191,12 +212,13 @@ class Watched:
 
     def __init__(self, path: Path, seconds: float, subjects: Sequence[str]) -> None:
         self.file, self.seconds, self.subjects = path.open("w", encoding="utf-8"), seconds, subjects
+        self.finished = 0  # cases whose results were sent
         self._begin([], STARTING_SECONDS)
 
     def _begin(self, clauses: list[str], seconds: float) -> None:
         self.file.seek(0)
         self.file.truncate()
-        self.file.write(f"{json.dumps(clauses)}\n")
+        self.file.write(f"{json.dumps(clauses)}\n{self.finished}\n")
         self.file.flush()
         faulthandler.dump_traceback_later(seconds, exit=True, file=self.file)
 
@@ -216,8 +238,11 @@ class Watched:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._begin(sorted(clauses_of(item)), self.seconds)
+        clauses = sorted(clauses_of(item))
+        self._begin(clauses, self.seconds)
         yield
+        self.finished += 1
+        self._begin(clauses, self.seconds)
         faulthandler.cancel_dump_traceback_later()
 
 
