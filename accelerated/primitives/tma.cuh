@@ -209,6 +209,8 @@ inline void finish_loads(Mbarrier* barrier) {
 inline void begin_store(const unsigned char* from, const TensorMap& map, const int (&at)[5], const void* instruction) {
   require_followed(instruction);
   const Box box = box_of(from, map, at, instruction);
+  // A GPU loads such boxes, but a store ends with an illegal instruction.
+  if (at[0] < 0) fail_at(instruction, nullptr, "TMA: a store begins at element %d of rows", at[0]);
   // A GPU writes full vectors of 16 bytes, so it also writes past the end of a row that ends within a vector.
   if (box.map.extent[0] * box.map.element_bytes % 16)
     fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no vectors of 16 bytes",

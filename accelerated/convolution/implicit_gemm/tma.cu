@@ -590,21 +590,10 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       find_box(tile, warp_row, box, at);
       const bool exists = !NCHW || at[1] < (tile.group + 1) * a.convolution.n;
       if (!NCHW && a.boxes > 1) store_parts(rows, at[0], at[1]);
-      else if (NCHW && !TRANSPOSED && exists) store_images(rows, at[0], at[1], at[2]);
       else if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
       tma_store_commit();
     }
     boxes_written++;
-  }
-
-  // Stores a box of pixels that may reach into the next images. TMA leaves out the pixels outside each image.
-  __device__ __forceinline__ void store_images(const unsigned char* rows, unsigned pixel, unsigned filter,
-                                               unsigned image) const {
-    const int plane = a.plane.divisor;
-    for (int begin = pixel;; begin -= plane, image++) {
-      tma_store_3d(rows, a.result, begin, filter, image);
-      if (begin + TILE_K <= plane) return;
-    }
   }
 
   // Stores 16 pixels from `pixel` on, in boxes that do not cross rows of y. Rows, but not pixels, have equal strides.

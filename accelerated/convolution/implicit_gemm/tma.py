@@ -731,9 +731,8 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         strides = (value.y_channel, value.y_pixel[0] if images > 1 else value.y_channel * extent[1])
         if groups > 1 and value.n % WARP_ROWS:
             return None  # The last rows of a group would reach into the next group.
-        across = images > 1 and not begins_with_image and plane * element_bytes % ROW_BYTES
-        if across and product.finish.beta != 0:
-            return None  # A box would hold prior values of the end of an image and of the beginning of the next.
+        if images > 1 and not begins_with_image and plane * element_bytes % ROW_BYTES:
+            return None  # A box would reach into the next image, where it begins before the first pixel.
     else:
         if images > 1 and value.y_pixel[0] != step:
             return _row_map(product, extents, images)

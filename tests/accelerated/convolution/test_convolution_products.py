@@ -141,8 +141,8 @@ STREAMED = {  # Each entry has an operation, and whether TMA writes y in NCHW.
     "planes, one row": (convolution(IMPLICIT, (6, 64, 1, 67), 72, (1, 1), data_type=HALF, layout=NHWC, result=NCHW, padding=0), False),
     "planes, odd": (convolution(IMPLICIT, (9, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), False),
     "planes": (convolution(IMPLICIT, (5, 72, 4, 16), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), True),
-    "planes, boxes across images": (convolution(IMPLICIT, (7, 36, 6, 6), 72, (3, 3), layout=NHWC, result=NCHW), True),
-    "planes, boxes of several images": (convolution(IMPLICIT, (9, 72, 2, 4), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW), True),
+    "planes, boxes across images": (convolution(IMPLICIT, (7, 36, 6, 6), 72, (3, 3), layout=NHWC, result=NCHW), False),
+    "planes, boxes of several images": (convolution(IMPLICIT, (9, 72, 2, 4), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW), False),
     "planes, blended": (convolution(IMPLICIT, (5, 72, 4, 16), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, -1.5)), True),
     "one tap": (convolution(IMPLICIT, (5, 64, 24, 22), 64, (1, 1), data_type=HALF, layout=NHWC, padding=0, blend=(1.0, 1.0)), False),
     "two rounds": (convolution(IMPLICIT, (5, 64, 24, 22), 40, (1, 1), layout=NHWC, padding=0), False),
@@ -335,15 +335,10 @@ def test_tma_reads_nchw_in_place_if_planes_fill_boxes(backend):
         assert "transposed" not in solver(**others), others
 
 
-def test_boxes_of_prior_values_do_not_reach_across_images(backend):
-    """A box of 64 pixels does not fit into an image of 40 pixels. TMA stores it in parts, but cannot blend it."""
-
-    def served(beta):
-        operation = replace(STREAMED["planes, odd"][0], beta=beta)
-        product = ConvolutionProblem(operation, backend.device).products[0]
-        return [kernel.serves(product) for kernel in TMA if kernel.nchw and not kernel.transposed]
-
-    assert all(served(0.0)) and not any(served(0.5))
+def test_boxes_do_not_reach_across_images(backend):
+    """A box of 64 pixels does not fit into an image of 40 pixels, so TMA cannot write NCHW."""
+    product = ConvolutionProblem(STREAMED["planes, odd"][0], backend.device).products[0]
+    assert not any(kernel.serves(product) for kernel in TMA if kernel.nchw and not kernel.transposed)
 
 
 @pytest.mark.parametrize("alpha2", [0.0, 0.75], ids=["bias", "bias and addition"])

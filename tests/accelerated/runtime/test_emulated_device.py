@@ -574,18 +574,21 @@ def test_boxes_that_are_not_aligned(emulated: Any, first: int, at: int, message:
     assert line_of("load_box: load") in str(caught.value)
 
 
-@pytest.mark.parametrize("columns", [64, 62])
-def test_boxes_that_are_stored_within_16_bytes(emulated: Any, columns: int) -> None:
-    """TMA writes whole vectors of 16 bytes, so it would write past a row that ends inside one."""
+@pytest.mark.parametrize(
+    "columns, first, message",
+    [(64, 32, ""), (62, 32, "rows of 62 elements"), (64, -16, "a store begins at element -16")],
+)
+def test_boxes_are_stored_inside_rows_of_whole_vectors(emulated: Any, columns: int, first: int, message: str) -> None:
+    """TMA writes whole vectors of 16 bytes, also past a row that ends inside one. A GPU stores no box that begins before a row."""
     target = to_device(emulated, np.zeros(128, np.float32))
     tensor = TiledMap("float", (columns, 2, 1), (256, 512), (32, 2, 1))
-    arguments = box_arguments(emulated, tensor, target.address, 0, 32, 0)
+    arguments = box_arguments(emulated, tensor, target.address, 0, first, 0)
     stores = partial(emulated.function(KERNELS / "faults.cu", "store_box").launch, arguments, (1,), (64,), 4096)
-    if columns == 64:
+    if not message:
         stores()
         assert to_host(emulated, target, np.float32)[32:36].tolist() == [0.0, 1.0, 2.0, 3.0]
         return
-    with pytest.raises(DeviceError, match="rows of 62 elements") as caught:
+    with pytest.raises(DeviceError, match=message) as caught:
         stores()
     assert line_of("store_box: store") in str(caught.value)
 
