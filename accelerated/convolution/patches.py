@@ -66,7 +66,7 @@ def in_place(operation: Any) -> Any:
 
 
 def _with_one_pixel(o: Any) -> Any:
-    """Return the operation with all elements of an image as channels of one pixel, or None where this is no view.
+    """Return the operation with all elements of an image as channels of one pixel, or None where this is not a view.
 
     One window covers the image, and has its layout.
     """
@@ -87,7 +87,7 @@ def _with_one_pixel(o: Any) -> Any:
 
 
 def _with_wider_pixels(o: Any) -> Any:
-    """Return the operation with the last axis of its patches among the channels, or None where these are no view."""
+    """Return the operation with the last axis of its patches among the channels, or None where these are not a view."""
     names, c = NAMES[type(o)], o.convolution
     x, w = getattr(o, names.image), getattr(o, names.filter)
     d = max((d for d in range(c.rank) if x.dims[2 + d] > 1 or w.dims[2 + d] > 1), default=0)

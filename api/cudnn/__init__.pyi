@@ -800,7 +800,7 @@ def cudnnOpTensor(
     NaN or the other operand.
     A, B, C: up to 5 dimensions, A with the dimensions of C, each dimension of B equal to C's or 1, types of a row of
     Table 7, any strides. In place (A is C) if the descriptors are identical.
-    Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is no destination (c28), types outside
+    Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is not a destination (c28), types outside
     Table 7 (c31); NOT_SUPPORTED for another opTensorCompType than the table's (c26) or more than 5 dimensions (c25).
     Source: 3.2.68.
     """
@@ -2628,7 +2628,7 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
     ptr: device memory for CUDNN_PTR labels, which is checked when the operations run. For CUDNN_SCALAR labels it is a
     number, which is copied: an integer (size_t, int64_t) or a real number (double).
     Errors: BAD_PARAM for NULL (c03), an unknown label or one that the pack's sequence does not have (c04), a
-    value that is no number of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
+    value that is not a number of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
 
 def cudnnAdvInferVersionCheck() -> None:
@@ -3291,7 +3291,7 @@ def cudnnSetRNNDescriptor_v6(
     The bias mode is CUDNN_RNN_DOUBLE_BIAS. Padded input and output, projection and clipping are disabled. dropoutDesc:
     NULL disables dropout.
     Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where
-    mathPrec is no type of the arithmetic (c09). Source: 7.2.48.
+    mathPrec is not a type of the arithmetic (c09). Source: 7.2.48.
     """
 
 def cudnnSetRNNDescriptor_v8(
@@ -3361,7 +3361,7 @@ def cudnnSetSeqDataDescriptor(
     dimA: sizes indexed by cudnnSeqDataAxis_t. axes: the axes from the outermost to the innermost, which is
     CUDNN_SEQDATA_VECT_DIM.
     seqLengthArray: time-steps of each sequence, entry batch * beams + beam, copied. dataType: HALF, FLOAT or DOUBLE.
-    Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are no such order (c16, c17), another number of
+    Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are not in such an order (c16, c17), another number of
     lengths (c26), lengths outside 0 to the size of TIME (c27); NOT_SUPPORTED for nbDims other than 4 (c28), other types
     (c20), a paddingFill (c29). Source: 7.2.53.
     """

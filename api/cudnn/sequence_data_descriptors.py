@@ -38,7 +38,7 @@ def cudnnSetSeqDataDescriptor(
     dimA: sizes indexed by cudnnSeqDataAxis_t. axes: the axes from the outermost to the innermost, which is
     CUDNN_SEQDATA_VECT_DIM.
     seqLengthArray: time-steps of each sequence, entry batch * beams + beam, copied. dataType: HALF, FLOAT or DOUBLE.
-    Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are no such order (c16, c17), another number of
+    Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are not in such an order (c16, c17), another number of
     lengths (c26), lengths outside 0 to the size of TIME (c27); NOT_SUPPORTED for nbDims other than 4 (c28), other types
     (c20), a paddingFill (c29). Source: 7.2.53.
     """

@@ -113,7 +113,7 @@ def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta
     NaN or the other operand.
     A, B, C: up to 5 dimensions, A with the dimensions of C, each dimension of B equal to C's or 1, types of a row of
     Table 7, any strides. In place (A is C) if the descriptors are identical.
-    Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is no destination (c28), types outside
+    Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is not a destination (c28), types outside
     Table 7 (c31); NOT_SUPPORTED for another opTensorCompType than the table's (c26) or more than 5 dimensions (c25).
     Source: 3.2.68.
     """

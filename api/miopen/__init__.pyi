@@ -437,8 +437,8 @@ def miopenPoolingBackward(
     """Compute dx = the gradient of pooling; for maxima it uses the positions in the workspace, whatever x and y
     contain.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
-    miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm for a workspace without the places that
+    miopenPoolingForward stored for these descriptors (c03). Source: row 38.
     """
 
 def miopenCreateActivationDescriptor() -> ActivationDescriptor:
@@ -567,8 +567,8 @@ def miopenLRNBackward(
 ) -> None:
     """Compute dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
 
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without a workspace that was filled for these
-    descriptors, or with a number in it that no forward call leaves there (c03). Source: row 50.
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for a workspace without the scales that
+    miopenLRNForward stored for these descriptors (c03). Source: row 50.
     """
 
 def miopenLRNGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:

@@ -109,7 +109,7 @@ class Backend(Protocol):
 
     def stream(self, value: Any) -> Any:
         """Return the caller's stream in the form that prepared launches take; None is the default stream. Raise
-        TypeError if it is no stream, ValueError if it belongs to another device."""
+        TypeError if it is not a stream, ValueError if it belongs to another device."""
 
     def finished(self, stream: Any) -> bool:
         """Return whether all work in the stream is done, without waiting."""

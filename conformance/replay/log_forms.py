@@ -104,5 +104,5 @@ def is_read(number: int) -> bool:
 
 
 def is_known(number: int) -> bool:
-    """Return whether this is no later version of its major release than the last one whose logs are known."""
+    """Return whether this is not a later version of its major release than the last one whose logs are known."""
     return any(number in versions and number <= last for versions, last in READ)

@@ -2,7 +2,7 @@
 
 For each block, the inputs under every filter position are copied side by side: the matrix of GEMM convolution. BLAS
 multiplies it with the filter. Blocks of output positions, images, filters and terms bound the memory for every shape.
-taps.py handles one filter per group, which is no matrix product. precise_product.py handles double data in extended
+taps.py handles one filter per group, which is not a matrix product. precise_product.py handles double data in extended
 precision.
 """
 

@@ -1,5 +1,5 @@
 """Compute gradients with respect to filters of one tap of x and dy in NCHW (convolution/filter_gradient/tma.cu). Both
-operands of the product have pixels innermost, in place. Where the pixels of a channel are no multiple of 16 bytes,
+operands of the product have pixels innermost, in place. Where the pixels of a channel are not a multiple of 16 bytes,
 tf32_mma.cu multiplies them.
 """
 

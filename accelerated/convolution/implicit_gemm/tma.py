@@ -83,8 +83,8 @@ class Planes(NamedTuple):
     """Describe x and y in NCHW, where filters of one tap multiply x in place.
 
     ``image``: the map of x (pixels of ``merged`` channels, channels, images). Channels are merged where the pixels of
-    one are no multiple of 16 bytes. ``padded``: pixels of an image, rounded up to full boxes. ``result``: the map of y,
-    or None where channels are merged.
+    one are not a multiple of 16 bytes. ``padded``: pixels of an image, rounded up to full boxes. ``result``: the map of
+    y, or None where channels are merged.
     """
 
     merged: int

@@ -102,7 +102,7 @@ def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
     ptr: device memory for CUDNN_PTR labels, which is checked when the operations run. For CUDNN_SCALAR labels it is a
     number, which is copied: an integer (size_t, int64_t) or a real number (double).
     Errors: BAD_PARAM for NULL (c03), an unknown label or one that the pack's sequence does not have (c04), a
-    value that is no number of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
+    value that is not a number of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
     _known(paramLabel, varPack, f"{_SV}/c04")
     kind = scalar_type(paramLabel)

@@ -37,7 +37,7 @@ def cudnnSetRNNDescriptor_v6(
     The bias mode is CUDNN_RNN_DOUBLE_BIAS. Padded input and output, projection and clipping are disabled. dropoutDesc:
     NULL disables dropout.
     Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where
-    mathPrec is no type of the arithmetic (c09). Source: 7.2.48.
+    mathPrec is not a type of the arithmetic (c09). Source: 7.2.48.
     """
     for name, size in {"hiddenSize": hiddenSize, "numLayers": numLayers}.items():
         expect(size > 0, BAD_PARAM, f"{V6}/c13", f"{name} is {size}, not positive")

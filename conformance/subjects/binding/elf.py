@@ -1,4 +1,4 @@
-"""Find out from a file's headers why it is no shared library for this process, before the loader maps it."""
+"""Find out from a file's headers why it is not a shared library for this process, before the loader maps it."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_copied_patches_have_their_own_order_of_summation(backend, kind):
 
 
 def test_nchw_results_pass_through_the_workspace(backend):
-    """The product writes channels innermost where rows of planes are no whole boxes, and a copy transposes them."""
+    """The product writes channels innermost where rows of planes are not whole boxes, and a copy transposes them."""
     names = kernels(check(backend, OPERATIONS["planes"], "convolution.copied_patches"))
     assert names[0].startswith("transform") and names[2].startswith("transform") and len(names) == 3, names
     check(backend, replace(OPERATIONS["planes"], beta=0.5), "convolution.copied_patches")

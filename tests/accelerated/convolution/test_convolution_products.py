@@ -457,5 +457,5 @@ def test_the_sums_of_any_number_of_blocks_are_added(backend, blocks, filters):
     "filters, channels, badly", [(480, 80, False), (96, 48, False), (24, 144, True), (116, 116, True), (232, 20, True)]
 )
 def test_rows_of_few_or_odd_channels_suit_tma_badly(filters, channels, badly):
-    """TMA was faster on an H200 from 48 channels and filters on, unless their rows are no multiple of 16 bytes."""
+    """TMA was faster on an H200 from 48 channels and filters on, unless their rows are not a multiple of 16 bytes."""
     assert small_channels.suits_tma_badly(FilterSpec(HALF, NHWC, (filters, channels, 1, 1))) is badly
