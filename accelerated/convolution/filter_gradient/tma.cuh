@@ -3,10 +3,10 @@
 //
 // A block that owns a tile alone blends its sums into dw from registers. For other tiles, several blocks take equal
 // parts of the pixels, and further blocks share the rest (stream-K). A block stores its float sums of each shared tile
-// in the order of its registers. The last block of a tile adds the sums in a fixed order (gemm/shared_tiles.cuh), or a
-// second kernel does (tma_sum.cu). Where two warpgroups share the K of a tile, the first adds both sums.
+// in the order of its registers. A second kernel adds the sums of a tile in a fixed order and blends them into dw
+// (tma_sum.cu). Where two warpgroups share the K of a tile, the first adds both sums.
 #pragma once
-#include "gemm/shared_tiles.cuh"
+#include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
 
 constexpr int BOX = ROW_BYTES / sizeof(ELEMENT);  // channels per box, and pixels per K-block
@@ -96,9 +96,8 @@ struct Arguments {
   const ELEMENT* column_operand;
   float* partial;
   ELEMENT* dw;
-  unsigned* counters;  // zeros; NULL where another kernel adds the parts of shared tiles
-  int volumes;         // 1 where maps have a depth dimension
-  int reserved[5];
+  int volumes;  // 1 where maps have a depth dimension
+  int reserved[7];
   TensorMap row_map, column_map;
   Operand rows, columns;
   FastDivmod depth, height, width;  // extents of dy
@@ -185,6 +184,17 @@ __device__ __forceinline__ unsigned column_of(Order order, unsigned n, unsigned 
   return n / 4 * 32 + thread % 4 / 2 * 16 + n % 4 * 4 + thread % 2 * 2;
 }
 
+// Stores the sums of a warpgroup, in the order of its registers.
+template <int BLOCKS, int COUNT>
+__device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOCKS][COUNT]) {
+  float4* to = reinterpret_cast<float4*>(slot) + threadIdx.x % WARPGROUP;
+#pragma unroll
+  for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++)
+      to[(b * (COUNT / 4) + i) * WARPGROUP] =
+          make_float4(sums[b][4 * i], sums[b][4 * i + 1], sums[b][4 * i + 2], sums[b][4 * i + 3]);
+}
 // Hands sums over from one warpgroup to another, in parts that fit the shared memory between them.
 struct Handover {
   static constexpr int QUADS = 8,
@@ -242,8 +252,8 @@ __device__ __forceinline__ void blend_quad(const Results& r, ELEMENT* dw, const 
   }
 }
 
-// Finishes the sums of a tile of ROWS x COLUMNS. Targets are located before the products, in two tables, one per
-// parity.
+// Finishes the sums of a tile of ROWS x COLUMNS that the block owns alone. Targets are located before the products, in
+// two tables, one per parity.
 template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   const Arguments& a;
   Target (*targets)[ROWS + COLUMNS];
@@ -252,7 +262,7 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   unsigned tiles = 0;
 
   __device__ __forceinline__ void begin(const Segment& segment) {
-    if (!segment.unsplit && !a.counters) return;
+    if (!segment.unsplit) return;
     unsigned row, column;
     const unsigned group = find_tile(a.division, segment.tile, row, column);
     Target* to = targets[tiles % 2];
@@ -265,20 +275,20 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   // adds the second's sums to its own.
   template <int BLOCKS, int COUNT>
   __device__ __forceinline__ void finish(const Segment& segment, float (&sums)[BLOCKS][COUNT]) {
+    constexpr int PART = BLOCKS * COUNT * WARPGROUP;  // sums of a warpgroup
     const int warpgroup = threadIdx.x / WARPGROUP - 1;
     const bool sends = SPLIT_K && warpgroup == 1;
     if (sends) handover.send(sums);
     else if (SPLIT_K) handover.add(sums);
-    const SharedTile shared(a.division, segment, a.partial, a.counters, threadIdx.x / 32 - WARPGROUP / 32,
-                            (SPLIT_K ? 1 : CONSUMERS) * WARPGROUP / 32);
     if (!segment.unsplit) {
-      if (!sends) shared.store(sums);
-      if (!a.counters) return;
+      const long long part = SPLIT_K ? segment.slot : static_cast<long long>(segment.slot) * CONSUMERS + warpgroup;
+      if (!sends) store_sums(a.partial + part * PART, sums);
+      return;
     }
     mbarrier_arrive(targets_known);
     mbarrier_wait_parity(targets_known, tiles % 2);
     const Target *rows = targets[tiles++ % 2], *columns = rows + ROWS;
-    if (sends || (!segment.unsplit && !shared.add(sums))) return;
+    if (sends) return;
     const Results& r = a.results;
     const unsigned thread = threadIdx.x % WARPGROUP, first = SPLIT_K ? 0 : warpgroup * BLOCKS;
     const bool vectors = r.vectors && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;

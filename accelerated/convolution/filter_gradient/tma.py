@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from ctypes import c_float, c_int, c_ubyte
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, prod
+from math import prod
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,17 +22,16 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ...gemm.stream_k import DivisionStruct, Shares
-from ...plans import COUNTERS, ELEMENTS, SCRATCH, Launch, Plan, fields_of, pointers, type_definitions, with_alignment
+from ...plans import ELEMENTS, Launch, Plan, fields_of, pointers, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from ...runtime.arguments import declared
-from ...runtime.scratch import COUNTER_BYTES
 from ...scalars import fill
 from ...solver import LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
-from ..implicit_gemm.tma import ADD_CLOCKS, ADDED_SUMS, COUNTER_SIZE, row_clocks
+from ..implicit_gemm.tma import row_clocks
 from ..problem import AXES, VECTOR_BYTES, Rates, in_channels, pixel_pitch, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
@@ -41,7 +40,7 @@ from .tma_sum import SUM_LANES, sum_launch
 SOURCE = "convolution/filter_gradient/tma.cu"
 OF_STAGES, OF_ROWS, OF_BOTH = range(3)  # orders of sums in a slot
 ALGORITHMS = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)
-WARP, WARPGROUP = 32, 128  # threads
+WARPGROUP = 128  # threads
 CONSUMERS = 2  # warpgroups that multiply
 ALIGNMENT = 256  # bytes, for the regions of the workspace
 SWIZZLE_BYTES = 1024
@@ -401,7 +400,7 @@ class Product:
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""
         kernel = self.kernel
-        together = self._is_together(rows_are_filters)
+        together = self._follow(rows_are_filters) or (rows_are_filters and self.operation.dw.tensor.strides[1] == 1)
         k_block = self._k_block_clocks(rows_are_filters, shares.blocks)
         stored = kernel.size * SUM_BYTES / STORED
         clocks = (shares.share + (shares.longer_parts > 0)) * k_block + stored if shares.parts else 0.0
@@ -412,31 +411,12 @@ class Product:
         if shares.unsplit:
             blended = kernel.size / (BLENDED if together else BLENDED_APART)
             clocks += -(-shares.unsplit // shares.lone) * (shares.k_blocks * k_block + blended)
-        added = min(self._adding_seconds(shares, together)) if shares.tiles else 0.0
+        added = 0.0
+        if shares.tiles:
+            added = SUM_SECONDS + shares.slots * kernel.size * SUM_BYTES / SLOTS_BANDWIDTH
+            added += shares.tiles * kernel.size / (SUMMED if together else SUMMED_APART)
+            added += LANES_SECONDS if self._lanes(shares) > 1 else 0.0
         return clocks / Rates.CLOCK + added
-
-    def _adding_seconds(self, shares: Shares, together: bool) -> tuple[float, float]:
-        """Return the approximate seconds in which the last block of each tile, or a launch, adds the parts of tiles."""
-        kernel, parts = self.kernel, -(-shares.slots // shares.tiles)
-        slot = kernel.size * SUM_BYTES
-        blended = kernel.size / (BLENDED if together else BLENDED_APART)
-        inside = (ADD_CLOCKS + parts * slot / ADDED_SUMS + blended) / Rates.CLOCK
-        apart = SUM_SECONDS + shares.slots * slot / SLOTS_BANDWIDTH
-        apart += shares.tiles * kernel.size / (SUMMED if together else SUMMED_APART)
-        apart += LANES_SECONDS if self._lanes(shares) > 1 else 0.0
-        has_counters = shares.tiles * CONSUMERS * WARPGROUP // WARP * COUNTER_SIZE <= COUNTER_BYTES
-        return inside if has_counters else inf, apart
-
-    def adds_inside(self, shares: Shares) -> bool:
-        """Return whether the last block of each tile adds its parts, not a launch of its own."""
-        if not shares.tiles:
-            return False
-        inside, apart = self._adding_seconds(shares, self._is_together(self.tiling.rows_are_filters))
-        return inside < apart
-
-    def _is_together(self, rows_are_filters: bool) -> bool:
-        """Return whether neighbouring sums are blended together."""
-        return self._follow(rows_are_filters) or (rows_are_filters and self.operation.dw.tensor.strides[1] == 1)
 
     def _lanes(self, shares: Shares) -> int:
         """Return the number of threads that share the parts of a sum."""
@@ -460,12 +440,7 @@ class Product:
     def regions(self) -> Regions:
         dy = rounded_up(self._copy_bytes("x"), ALIGNMENT)
         partial = dy + rounded_up(self._copy_bytes("dy"), ALIGNMENT)
-        return Regions(0, dy, partial, partial + (0 if self.adds_inside(self.tiling.shares) else self._slot_bytes))
-
-    @property
-    def _slot_bytes(self) -> int:
-        """Return the bytes of the sums of blocks that share tiles."""
-        return self.tiling.shares.slots * self.kernel.size * SUM_BYTES
+        return Regions(0, dy, partial, partial + self.tiling.shares.slots * self.kernel.size * SUM_BYTES)
 
     @property
     def division(self) -> DivisionStruct:
@@ -499,7 +474,7 @@ class Product:
 
     def _sum_launches(self) -> list[Launch]:
         kernel, shares = self.kernel, self.tiling.shares
-        if not shares.tiles or self.adds_inside(shares):
+        if not shares.tiles:
             return []
         shared = shares.tiles * kernel.size, self._lanes(shares)
         return [sum_launch(self.operation, kernel, self.division, self._results, shared, self.problem.device)]
@@ -508,9 +483,9 @@ class Product:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
         depth, height, width = self.extents
         fields = [
-            *pointers(5),
+            *pointers(4),
             ("volumes", c_int(self.operation.convolution.rank == AXES)),
-            ("reserved", (c_int * 5)()),
+            ("reserved", (c_int * 7)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
             ("rows", rows.struct),
             ("columns", columns.struct),
@@ -521,13 +496,11 @@ class Product:
         arguments = mapped_structure(*fields)
         kernel = self.kernel
         definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
-        inside = self.adds_inside(tiling.shares)
         launch = Launch(
             device.function(kernel.source, kernel.entry, definitions), arguments,
-            (rows.name, columns.name, *((SCRATCH, "dw", COUNTERS) if inside else ("partial", "dw"))),
+            (rows.name, columns.name, "partial", "dw"),
             (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
-        launch.scratch_bytes = self._slot_bytes if inside else 0
         maps = tuple(
             (getattr(type(arguments), name).offset, i, 0, found)
             for i, (name, found) in enumerate(zip(("row_map", "column_map"), self.maps(rows, columns), strict=True))

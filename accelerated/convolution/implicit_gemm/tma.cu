@@ -107,9 +107,9 @@ struct Tile {
 // tiles each, and run on SMs that become free early.
 struct TileScheduler {
 #if DIVIDED
-  Walk walk;
+  PartsWalk walk;
 
-  __device__ __forceinline__ TileScheduler(const Arguments& a, unsigned block) : walk(a.division, block) {}
+  __device__ __forceinline__ TileScheduler(const Arguments&, unsigned block) : walk{block, block} {}
   __device__ __forceinline__ bool advance(const Arguments& a, Segment& segment) {
     return walk.advance(a.division, segment);
   }
@@ -271,14 +271,16 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       k_block = segment.first % a.channel_k_blocks;
       deep = tap / (height * width), down = tap / width % height, right = tap % width;
     }
-    unsigned left = segment.count;
+    int left = segment.count;
     for (; deep < depth; deep++, down = 0)
       for (; down < height; down++, right = 0)
         for (; right < width; right++, k_block = 0) {
           const int tap = a.tap_first + deep * a.tap_deep + down * a.tap_down + right * a.tap_right;
           const unsigned offset = tap_offset(deep * c.dilation[0], down * c.dilation[1], right * c.dilation[2]);
-          for (; k_block < a.channel_k_blocks; k_block++) {
-            if (DIVIDED && left-- == 0) return;
+          if (DIVIDED && left == 0) return;
+          const int end = DIVIDED ? min(a.channel_k_blocks, k_block + left) : a.channel_k_blocks;
+          left -= end - k_block;
+          for (; k_block < end; k_block++) {
             unsigned char* to = open_stage(IMAGE ? STAGE_BYTES : 0);
             const int first = channel + k_block * TILE_K;
             if (!IMAGE) load_filters(to, k_block, tap, tile);
@@ -380,9 +382,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
 #if DIVIDED
       if (!SPLIT_K && !segment.unsplit) {
-        const SharedTile shared(a.division, segment, slots, counters, warp, TILE_WARPS);
-        shared.store(sums);
-        if (!shared.add(sums)) {
+        const SharedTile shared{a.division, segment.tile - a.division.unsplit, slots,
+                                counters,   static_cast<unsigned>(warp),       TILE_WARPS};
+        if (!shared.add(segment.slot, sums)) {
           if (MAPPED && a.blends) skip_blended();
           continue;
         }

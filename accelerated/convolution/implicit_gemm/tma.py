@@ -46,12 +46,13 @@ ODD_FLOATS = 180  # floats per clock in such rows, per N
 SHORT_K_BLOCKS = 4  # K-blocks per tile, at most, for which mma.cu is faster
 FILLED_N = 128  # filters that fill a tile of mma.cu
 SINGLE_ROUND = 0.8  # share of the clocks that tiles take where each multiprocessor has one at most
-MIN_K_BLOCKS = 4  # mean number for a block that shares a tile
-MAX_PARTS = 16  # blocks that share a tile equally
+MIN_K_BLOCKS = 4  # fewest K-blocks of a block that shares a tile
+MAX_PARTS = 16  # blocks that share a tile
 SUM_BYTES = COUNTER_SIZE = 4
-STORED_SUMS = 32.0  # bytes of sums that a multiprocessor stores in a clock
-ADDED_SUMS = 40.0  # bytes of sums that a multiprocessor reads and adds in a clock
-ADD_CLOCKS = 2500  # clocks until a block knows that the others have stored their sums, and has read the first of these
+ADD_CLOCKS = 5400  # clocks in which a block stores its sums and learns that the others have stored theirs
+ADDED_SUMS = 86.0  # bytes of sums that a multiprocessor reads and adds in a clock
+UNDIVIDED = 0.91  # share of the estimate that tiles with one block each take where they are few
+STREAMED = 2.6e12  # bytes per second of operands that the blocks read once
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 SECTOR_BYTES = 32  # bytes that the memory reads at once
 # A multiprocessor's TMA moves a row of 128 bytes in these clocks. Rows in memory fill it, or have whole sectors, or
@@ -215,7 +216,7 @@ class TmaKernel(ProductKernel):
         k_block, finished = self._tile_clocks(product, mapped)
         division = self.division(product, mapped)
         computing = (
-            self._divided_clocks(division, k_block, finished)
+            self._divided_clocks(product, division, k_block, finished)
             if division
             else self._whole_clocks(product, k_block, finished)
         )
@@ -245,10 +246,10 @@ class TmaKernel(ProductKernel):
         k_block, finished = self._tile_clocks(product, mapped)
         whole = self._whole_clocks(product, k_block, finished)
         clocks, best = min(
-            ((self._divided_clocks(each, k_block, finished), each) for each in self._divisions(product)),
+            ((self._divided_clocks(product, each, k_block, finished), each) for each in self._divisions(product)),
             key=lambda timed: timed[0], default=(whole, None),
         )  # fmt: skip
-        return best if clocks < whole else None
+        return best if clocks < UNDIVIDED * whole else None
 
     def _divides(self, product: Product) -> bool:
         """Return whether blocks can share K, which they do at level RUN alone."""
@@ -263,7 +264,7 @@ class TmaKernel(ProductKernel):
         counts, tiles = [k_blocks(product) for product in products], [self.all_tiles(product) for product in products]
         longest, mapped = max(counts), self._is_mapped(products[0])
         costs = self._tile_clocks(products[0], mapped)
-        best, clocks = list[stream_k.Shares](), longest * costs[0] + costs[1]
+        best, clocks = list[stream_k.Shares](), UNDIVIDED * (longest * costs[0] + costs[1])
         for wanted in range(2, MAX_PARTS + 1):
             share = -(-longest // wanted)
             parts = [-(-count // share) for count in counts]
@@ -283,7 +284,8 @@ class TmaKernel(ProductKernel):
                 else stream_k.Shares.with_unsplit(n, n, count, n)
                 for n, count, of_tile in zip(tiles, counts, parts, strict=True)
             ]
-            seconds = max(self._divided_clocks(each, *costs) for each in found if each.tiles)
+            timed = zip(products, found, strict=True)
+            seconds = max(self._divided_clocks(product, each, *costs) for product, each in timed if each.tiles)
             if seconds < clocks:
                 best, clocks = found, seconds
         return best
@@ -297,12 +299,9 @@ class TmaKernel(ProductKernel):
         tiles, most, count = self.all_tiles(product), product.device.multiprocessors, k_blocks(product)
         for unsplit in sorted({0, tiles // most * most}):
             shared = tiles - unsplit
-            if not 0 < shared <= COUNTER_BYTES // (COUNTER_SIZE * self._tile_warps(product)):
-                continue
-            at_most = min(most, shared * count // MIN_K_BLOCKS)
-            for blocks in sorted({at_most, *range(2 * shared, min(at_most, MAX_PARTS * shared) + 1, shared)}):
-                if blocks > shared:
-                    made = stream_k.Shares.of(shared, count, blocks)
+            if 0 < shared <= COUNTER_BYTES // (COUNTER_SIZE * self._tile_warps(product)):
+                for parts in range(2, min(most // shared, count // MIN_K_BLOCKS, MAX_PARTS) + 1):
+                    made = stream_k.Shares.of(shared, count, parts * shared)
                     yield made._replace(unsplit=unsplit, lone=min(most, unsplit), k_blocks=count)
 
     def _whole_clocks(self, product: Product, k_block: float, finished: float) -> float:
@@ -310,14 +309,14 @@ class TmaKernel(ProductKernel):
         rounds = -(-self.all_tiles(product) // product.device.multiprocessors)
         return rounds * (k_blocks(product) * k_block + finished)
 
-    def _divided_clocks(self, shares: stream_k.Shares, k_block: float, finished: float) -> float:
-        """Return the clocks where blocks share tiles."""
-        sums = self.m * self.n * SUM_BYTES
-        parts = -(-shares.slots // shares.tiles)  # per tile
-        segments = -(-shares.tiles // shares.further) + 1 if shares.further else 1
-        added = ADD_CLOCKS + segments * sums / STORED_SUMS + parts * sums / ADDED_SUMS
+    def _divided_clocks(self, product: Product, shares: stream_k.Shares, k_block: float, finished: float) -> float:
+        """Return the clocks where blocks share tiles, which may be those in which they read their operands."""
+        value = product.value
+        elements = (value.n * value.k + value.m * value.inner_channels.divisor) * product.groups
+        read = elements * product.element_bytes / STREAMED * Rates.CLOCK
         alone = shares.unsplit // max(1, shares.lone) * (shares.k_blocks * k_block + finished)
-        return alone + shares.max_k_blocks * k_block + added + finished
+        added = ADD_CLOCKS + shares.parts * self.m * self.n * SUM_BYTES / ADDED_SUMS
+        return max(alone + shares.max_k_blocks * k_block, read) + added + finished
 
     def _pixels(self, product: Product) -> int:
         """Return the pixels that tiles cover. Images in NCHW are rounded up to full boxes."""

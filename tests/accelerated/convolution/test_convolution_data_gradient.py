@@ -93,7 +93,13 @@ def test_tma_serves_the_expected_products_and_copies(backend, name):
 )
 def test_blocks_share_the_filters_of_residue_classes(backend, monkeypatch, name):
     """If adding costs nothing, blocks share the filters of classes of several taps, in the launch of all classes."""
-    for constant, value in {"ADD_CLOCKS": 0, "STORED_SUMS": 1e9, "ADDED_SUMS": 1e9, "MIN_K_BLOCKS": 1}.items():
+    for constant, value in {
+        "ADD_CLOCKS": 0,
+        "ADDED_SUMS": 1e9,
+        "STREAMED": 1e15,
+        "UNDIVIDED": 9.0,
+        "MIN_K_BLOCKS": 1,
+    }.items():
         monkeypatch.setattr(tma, constant, value)
     monkeypatch.setattr(backend.device, "multiprocessors", 16)
     plan = check(backend, GRADIENTS[name][0], "convolution.data_gradient")

@@ -238,25 +238,6 @@ def test_planes_are_read_in_place_in_either_kernel(monkeypatch):
         assert name.startswith("convolution.filter_gradient_nchw_tf32") and ("merged" in name) == merged, name
 
 
-PLANES = half((3, 72, 7, 8), (136, 72, 1, 1), formats=NCHW, padding=(0, 0), beta=0.5)
-BY_LAST_BLOCK = [
-    *((FilterGradientTma(kernel), GRADIENTS["one tap"]) for kernel in KERNELS),
-    (FilterGradientTma(KERNELS[2]), GRADIENTS["taps"]), (FilterGradientTma(KERNELS[2]), GRADIENTS["many groups"]),
-    *((FilterGradientNchw(kernel), PLANES) for kernel in NCHW_KERNELS[:2]),
-    *((solver, OF_FLOATS["geometry"]) for solver in TF32_SOLVERS),
-    (FilterGradientNchw(NCHW_KERNELS[-1]), ODD_PLANES["several tiles"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("solver, operation", BY_LAST_BLOCK, ids=lambda each: getattr(each, "name", ""))
-def test_the_last_block_of_a_tile_may_add_its_parts(seven_multiprocessors, monkeypatch, solver, operation):
-    """Where that takes less time than a launch, the last block adds the parts that scratch memory has."""
-    monkeypatch.setattr(tma, "ADD_CLOCKS", -1e9)
-    monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", 12)
-    plan = check(seven_multiprocessors, operation, divided(solver))
-    assert kernels(plan)[-1] == solver.kernel.entry and plan.steps[-1][0].scratch_bytes > 0
-
-
 def test_infinities_stay_in_their_channel(seven_multiprocessors):
     """The pixels before and after those of a channel belong to others, and their infinities meet no sum."""
     check(seven_multiprocessors, ODD_PLANES["several tiles"], NCHW_KERNELS[-1].name, inputs="infinite")

@@ -267,9 +267,7 @@ SHARED = {  # Each entry has an operation, and the tiles that serve it: all of a
         convolution(IMPLICIT, (3, 292, 7, 9), 136, (1, 1), padding=0, blend=(0.5, -2.0)), "tma_transposed_256",
     ),
 }  # fmt: skip
-DIVISIONS = {  # Each entry has parts per tile, further blocks, and tiles that a block has alone.
-    "parts": (3, 0, 0), "further blocks": (1, 1, 0), "a round before": (2, 0, 2),
-}  # fmt: skip
+DIVISIONS = {"two parts": (2, 0), "five parts": (5, 0), "a round before": (2, 2)}  # parts per tile, tiles before
 
 
 @pytest.mark.parametrize(
@@ -287,13 +285,11 @@ def test_blocks_share_the_k_of_a_tile(backend, operation, kernel, division):
     """The last block to come adds all parts. The device checks that it leaves counters of 0."""
     (product,) = ConvolutionProblem(operation, backend.device).products
     assert kernel.serves(product)
-    (parts, further, unsplit), tiles = division, kernel.all_tiles(product)
-    unsplit = min(unsplit, tiles - 1)
-    shares = Shares.of(
-        tiles - unsplit, k_blocks(product), parts * (tiles - unsplit) + min(further, tiles - unsplit - 1)
-    )
+    (parts, alone), tiles, count = division, kernel.all_tiles(product), k_blocks(product)
+    alone = min(alone, tiles - 1)
+    shares = Shares.of(tiles - alone, count, min(parts, count) * (tiles - alone))
     divided = copy(kernel)
-    divided.division = lambda *_: shares._replace(unsplit=unsplit, lone=min(unsplit, 2), k_blocks=k_blocks(product))
+    divided.division = lambda *_: shares._replace(unsplit=alone, lone=alone, k_blocks=count)
     plan = check(backend, operation, made=Plan(operation, [divided.launch(product)]))
     assert plan.scratch_bytes == shares.slots * kernel.m * kernel.n * 4
 
