@@ -419,8 +419,11 @@ class Observed:
                 raise error
             return ours
 
-        operands = () if asked is None else asked[1].items()
-        sizes = {o.address: observer.bytes_of(asked[0], name, o.address) for name, o in operands if o is not None}
+        sizes: dict[int, int | None] = {}
+        for name, operand in () if asked is None else asked[1].items():
+            if operand is not None:
+                with contextlib.suppress(NotJudged):  # The shadow's workspace is no memory.
+                    sizes[operand.address] = observer.bytes_of(asked[0], name, operand.address)
         given = [
             Seen(observer.memory, value, sizes[value])
             if parameter.memory == "device" and type(value) is int and sizes.get(value) is not None
