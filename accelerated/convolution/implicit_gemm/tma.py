@@ -347,7 +347,8 @@ class TmaKernel(ProductKernel):
 
     def summation_order(self, product: Product) -> Order:
         sums = "wgmma, every other block" if self.splits_k(product) else "wgmma"
-        return Order(sums, (product.element, "taps of 128 bytes of channels"))
+        shared = self.division(product)
+        return Order(sums, (product.element, "taps of 128 bytes of channels", *((shared,) if shared else ())))
 
     def _arguments(
         self, product: Product, maps: Maps, division: stream_k.Shares | None = None, first: tuple[int, int] = (0, 0)

@@ -308,6 +308,8 @@ def test_few_tiles_of_much_k_are_divided(backend, monkeypatch, x, filters, taps,
     if chosen:
         assert kernel.name.endswith(f"tma_{chosen}") and division.blocks <= 132
         assert kernel.division(replace(product, divides=False)) is None
+        orders = {kernel.summation_order(replace(product, divides=shared)) for shared in (True, False)}
+        assert len(orders) == 1 + (division is not None)
         (other,) = ConvolutionProblem(operation, at_level(backend.device, BATCH)).products
         assert kernel.division(other) is None
 
