@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import re
 import shutil
 import subprocess
@@ -27,7 +28,9 @@ from dualdnn.api.enumerations import (
     libraryPropertyType,
 )
 from dualdnn.api.status import CudnnError
+from dualdnn.conformance.subjects.binding import arithmetic
 from dualdnn.conformance.subjects.binding.functions import function_table, slot_of
+from dualdnn.conformance.subjects.binding.objects import Library
 from dualdnn.conformance.subjects.binding.queries import failure_text, size_in_bytes
 from dualdnn.conformance.subjects.binding.slots import Scaling, Slot
 from dualdnn.conformance.subjects.binding.special import SPECIAL_SLOTS
@@ -438,6 +441,22 @@ class TestRefusals:
         (tmp_path / "text.so").write_text("no library")
         with pytest.raises(OSError, match="is no shared library: it does not begin as an ELF file"):
             LibrarySubject(tmp_path / "text.so")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program sets a register of x86-64")
+@pytest.mark.parametrize("deed", ["fesetround(FE_UPWARD)", "__builtin_ia32_ldmxcsr(0x9fc0)"])
+def test_a_library_does_not_change_how_the_judge_computes(tmp_path, deed):
+    """A library that is linked with -ffast-math makes subnormal numbers 0 when it is loaded."""
+    (tmp_path / "fast.c").write_text(
+        f"#include <fenv.h>\nvoid change(void) {{ {deed}; }} __attribute__((constructor)) static void first(void) {{ change(); }}"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "fast.so", tmp_path / "fast.c", "-lm"], check=True)
+    library = Library(tmp_path / "fast.so")
+    assert not arithmetic.is_changed() and 5e-324 * float("1") > 0
+    library.symbol("change")()
+    assert arithmetic.is_changed()
+    arithmetic.restore()
+    assert not arithmetic.is_changed()
 
 
 class TestStatus:

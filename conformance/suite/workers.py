@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from ..subjects import foreign_path
+from ..subjects.binding import arithmetic
 from ..subjects.binding.objects import COPIED
 from ..subjects.probe import ending, same_file
 from .evidence import clauses_of
@@ -246,8 +247,8 @@ class Watched:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
-    """Note that a foreign subject forked, or closed standard output or error; reopen these.
+def _process_kept(item: pytest.Item) -> Iterator[None]:
+    """Note that a foreign subject forked, changed the arithmetic, or closed standard output or error; undo this.
 
     The result of the phase has this in addition to the case's own failure.
     """
@@ -263,6 +264,9 @@ def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
             os.dup2(copy, number)
         os.close(copy)
     said = [f"closed descriptor {' and '.join(changed)} of its process"] if changed else []
+    if arithmetic.is_changed():
+        arithmetic.restore()
+        said.append("changed how its process rounds, or made subnormal numbers 0")
     if copies := _copies():
         said.append(
             f"forked: {copies} copies of its process came back from a call"
@@ -276,14 +280,14 @@ def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
 # These hooks run innermost, after pytest has replaced the descriptors with its own files.
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    yield from _descriptors_kept(item)
+    yield from _process_kept(item)
 
 
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    yield from _descriptors_kept(item)
+    yield from _process_kept(item)
 
 
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    yield from _descriptors_kept(item)
+    yield from _process_kept(item)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import arithmetic
 from .elf import fault_of
 from .host import GuardedMemory, SpareMemory
 from .memory import Buffer, Cuda, Stream, host_memory, open_cuda
@@ -101,6 +102,7 @@ class Library:
             before = os.getpid()
             self.loaded = ctypes.CDLL(str(path))
             end_copy_of(before)
+            arithmetic.restore()
         except OSError as error:
             raise OSError(f"{path} cannot be loaded as a shared library: {error}") from None
         self.objects: weakref.WeakValueDictionary[int, Opaque] = weakref.WeakValueDictionary()
