@@ -45,7 +45,7 @@ LAYOUT = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
         ("cudnnFindRNNForwardInferenceAlgorithmEx/c24", ("dimension 1", "dimension 2", "strides")),
         ("cudnnFusedOpsVariantParamLabel_t/c120", ("NULL", "alignment")),
         ("cudnnRNNBackwardDataEx/c28", ("contents", "NULL")),
-        ("cudnnRNNForwardTraining/c26", ("wDesc", "w")),
+        ("cudnnRNNForwardTraining/c26", ("wDesc", "contents")),
         ("cudnnGetNormalizationBackwardWorkspaceSize/c10", ("mode",)),
         ("cudnnFilterDescriptor_t/c02", ("cudnnSetFilter4dDescriptor", "cudnnSetFilterNdDescriptor", "demand")),
         (

@@ -81,7 +81,7 @@ def _of_pointers(clause: Any) -> Iterator[Declared]:
         yield {"how": "NULL refused", "point": found[1], "matter": "NULL"}
     if found := OF_WEIGHTS.search(clause.text):
         yield {"how": "accepted", "point": found[1], "matter": found[1]}
-        yield {"how": "unread" if found[2] == "w" else "unwritten", "point": found[2], "matter": found[2]}
+        yield {"how": "unread" if found[2] == "w" else "unwritten", "point": found[2], "matter": "contents"}
 
 
 def _of_objects(clause: Any) -> Iterator[Declared]:

@@ -112,7 +112,7 @@ def test_a_search_without_states(cudnn, handle):
 
 
 @pytest.mark.ours
-@shows(f"{TRAINING}/c50", f"{DATA}/c18 c24 c31 c37 c64", f"{WEIGHTS}/c13 c28")
+@shows(f"{TRAINING}/c22 c50", f"{DATA}/c18 c24 c25 c31 c37 c64", f"{WEIGHTS}/c13 c28")
 @pytest.mark.parametrize("null", [(), NULLS], ids=["states", "null"])
 @pytest.mark.parametrize("name", [TRAINING, DATA, WEIGHTS])
 def test_a_search_with_one_run_is_the_call(cudnn, handle, monkeypatch, name, null):
