@@ -83,3 +83,9 @@ def test_no_comment_or_docstring_begins_without_a_subject(layer):
         if NO_SUBJECT.match(text)
     ]
     assert not found, "\n".join(found)
+
+
+def test_the_glossary_has_few_words_of_ours():
+    """A reader learns fifteen words at most; others are the field's."""
+    rows = re.findall(r"^\| [a-z ]+ \| .* \|$", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.M)
+    assert len([row for row in rows if not row.startswith("| word |")]) <= 15
