@@ -12,7 +12,7 @@ import pytest
 from dualdnn.conformance import corpus
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import Drawn
-from dualdnn.conformance.fuzz import judging, pool
+from dualdnn.conformance.fuzz import judging, picture, pool
 from dualdnn.conformance.fuzz.command import Run, read_ledger, still_failing, write_ledger
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
 from dualdnn.conformance.fuzz.judging import CELL, Finding, Judge, Key
@@ -158,10 +158,10 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
     assert main([*arguments, "--out", str(out)]) == 0
     told = capsys.readouterr().out
     assert "12 operations judged" in told and "0 new findings" in told
-    picture = json.loads((out / "coverage.json").read_text())["activation"]
-    assert sum(picture["operation"].values()) >= 12 and set(picture["addresses"]) == {"aligned"}
+    covered = json.loads((out / "coverage.json").read_text())["activation"]
+    assert sum(covered["operation"].values()) >= 12 and set(covered["addresses"]) == {"aligned"}
     page = (out / "coverage.html").read_text()
-    for cell, count in picture["elements by types"].items():
+    for cell, count in covered["elements by types"].items():
         row = (
             page[page.index("elements by types") :]
             .partition(f"<tr><th>{cell.partition(CELL)[0]}<")[2]
@@ -170,6 +170,24 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
         assert f">{count:,}" in row
     assert main([*arguments[:3], "-k", "nothing"]) == 2
     assert "'nothing' is none of pooling" in capsys.readouterr().err
+
+
+def test_the_coverage_has_types_layouts_and_sizes_of_each_solver_and_kernel():
+    """Each operation counts once in each table; the page names the kernels that never ran."""
+    judge = Judge([open_subject("accelerated:emulated")])
+    assert judge.examine(parse_entry(LINE)) is None
+    tables: dict[str, dict[str, int]] = {}
+    for (_, fact, value), count in judge.facts.items():
+        tables.setdefault(fact, {})[value] = count
+    (kernel,), (solver,) = (judge.used["tensor_arithmetic"].lists()[name] for name in ("kernels", "solvers"))
+    cells = {"types": "FLOAT", "layouts": "rows", "elements": "up to 1,000"}
+    for row, name in (("solver", solver), ("kernel", kernel)):
+        for column, cell in cells.items():
+            assert tables[f"{column} by {row}"] == {f"{name}{CELL}{cell}": 1}
+    assert not any("algorithm" in table for table in tables)
+    page = picture.page({"tensor_arithmetic": {**tables, "solvers missing": []}}, ["a_kernel"])
+    assert all(f"<caption>{column} by {row}</caption>" in page for column in cells for row in ("solver", "kernel"))
+    assert "Kernels that never ran: <span class=never>a_kernel</span>" in page and "Solvers that" not in page
 
 
 def test_an_output_that_is_suspect_by_chance_is_not_a_finding(monkeypatch):

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import SOLVER_FAMILIES
 from dualdnn.api.files import write
 
 from ..corpus import pin
 from ..domains import DOMAINS, PROFILES
 from ..progress import Bar
-from ..solvers import unknown_solvers
+from ..solvers import excused, unknown_solvers
 from ..subjects import open_subject
 from . import DEFAULT_SECONDS, DEFAULT_SUBJECTS, picture, pool
 from .entries import Entry, entry_of, parse_entry
@@ -206,5 +207,9 @@ def write_report(state: Run, directory: Path, families: Sequence[str]) -> None:
                 f"  {family}: {count:,} operations, {len(solvers & set(used['solvers']))} of {len(solvers)} solvers, {len(used['kernels'])} kernels"
             )
     write(directory / "coverage.json", (json.dumps(pictures, indent=1) + "\n").encode())
-    write(directory / "coverage.html", picture.page(pictures).encode())
+    ran = {kernel for facts in pictures.values() for kernel in facts.get("kernels", ())}
+    never = sorted(entry_points() - ran - set(excused())) if ran and len(families) == len(DOMAINS) else []
+    if never:
+        print(f"  {len(ran)} kernels ran, {len(never)} never did")
+    write(directory / "coverage.html", picture.page(pictures, never).encode())
     print(f"findings: {directory}, coverage: {directory / 'coverage.html'}")

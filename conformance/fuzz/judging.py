@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -110,10 +110,10 @@ class Judge:
 
     def _count(self, entry: Entry, used: Used) -> None:
         """Add what one operation used to its family's coverage."""
-        of_family, kinds = self.used.setdefault(entry.family, Used()), types_of(entry)
+        of_family = self.used.setdefault(entry.family, Used())
         for fact, names in (("solver", used.solvers), ("kernel", used.kernels)):
-            for name in names:
-                self.facts[entry.family, f"types by {fact}", pair(name, kinds)] += 1
+            for table, cell in tables_of(entry, fact, names):
+                self.facts[entry.family, table, cell] += 1
         for name, found in vars(used).items():
             getattr(of_family, name).update(found)
 
@@ -154,9 +154,18 @@ def tensors_of(entry: Entry) -> list[TensorSpec]:
     return [operation.tensor(name) for name in operation.operands if name not in operation.raw]
 
 
-def types_of(entry: Entry) -> str:
-    """Return the distinct data types of an entry's tensors."""
-    return ", ".join(dict.fromkeys(spec.data_type.name.removeprefix("CUDNN_DATA_") for spec in tensors_of(entry)))
+def columns_of(entry: Entry) -> dict[str, list[str]]:
+    """Return the distinct data types, the layouts and the size of an entry's tensors: the columns of coverage tables."""
+    specs = tensors_of(entry)
+    kinds = dict.fromkeys(spec.data_type.name.removeprefix("CUDNN_DATA_") for spec in specs)
+    most = f"up to {10 ** len(str(max((spec.count for spec in specs), default=1))):,}"
+    return {"types": [", ".join(kinds)], "layouts": list(dict.fromkeys(map(layout_of, specs))), "elements": [most]}
+
+
+def tables_of(entry: Entry, fact: str, rows: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the tables of a fact, such as the solvers, and the cells that an entry counts in."""
+    for column, names in columns_of(entry).items():
+        yield from ((f"{column} by {fact}", pair(row, name)) for row in rows for name in names)
 
 
 def pair(row: str, column: str) -> str:
@@ -166,9 +175,8 @@ def pair(row: str, column: str) -> str:
 
 def facts_of(entry: Entry) -> list[tuple[str, str]]:
     """Return the facts of an entry for the coverage: operation, types, layouts, sizes, inputs, and cells of tables."""
-    operation, specs, kinds = entry.drawn.operation, tensors_of(entry), types_of(entry)
-    most = f"up to {10 ** len(str(max((spec.count for spec in specs), default=1))):,}"
-    layouts = list(dict.fromkeys(map(layout_of, specs)))
+    operation, columns = entry.drawn.operation, columns_of(entry)
+    (kinds,), layouts, (most,) = columns.values()
     algorithm = getattr(operation, "algo", None)
     inputs = (
         entry.drawn.inputs
@@ -182,7 +190,7 @@ def facts_of(entry: Entry) -> list[tuple[str, str]]:
         *(("layouts by types", pair(kinds, name)) for name in layouts),
         ("elements", most),
         ("elements by types", pair(kinds, most)),
-        *([("types by algorithm", pair(algorithm.name, kinds))] if algorithm is not None else []),
+        *tables_of(entry, "algorithm", [] if algorithm is None else [algorithm.name]),
         ("inputs", inputs),
         ("addresses", "unaligned" if entry.drawn.offsets else "aligned"),
     ]

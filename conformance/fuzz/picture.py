@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from .judging import CELL
 
-TABLES = ("layouts by types", "elements by types", "types by algorithm", "types by solver", "types by kernel")
+ROWS, COLUMNS = ("algorithm", "solver", "kernel"), ("types", "layouts", "elements")
+TABLES = ("layouts by types", "elements by types", *(f"{column} by {row}" for row in ROWS for column in COLUMNS))
 MIN_SHADE, MAX_SHADE = 12, 72  # percent of the accent's colour in the background of a cell
 STYLE = """body{font:14px system-ui,sans-serif;margin:2em;color-scheme:light dark;--accent:#4878a8}table{border-collapse:collapse;margin:0 0 1.5em}
 td,th{padding:2px 9px;text-align:right;font-weight:400;border:1px solid #8884}th{white-space:nowrap}tr>:first-child{text-align:left}
 td.never,span.never{color:#b5433a}caption{text-align:left;font-weight:600;padding:4px 0}"""
 
 
-def page(pictures: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page. ``pictures`` are as in coverage.json: family -> fact -> value -> number of operations."""
+def page(pictures: Mapping[str, Mapping[str, Any]], never: Sequence[str] = ()) -> str:
+    """Return the page. ``pictures`` are as in coverage.json: family -> fact -> value -> number of operations.
+
+    never: kernels that no family launched.
+    """
     parts = [
         f"<!doctype html><meta charset=utf-8><title>dualdnn fuzz: coverage</title><style>{STYLE}</style><h1>Coverage of drawn operations</h1>",
         "<p>A cell counts the operations that had the value of its row and of its column. The darker a cell, the more."
         " A dash is a pair that was never drawn, or that the API refuses.</p>",
     ]
+    parts += [_never("Kernels", never)]
     parts += [_family(name, facts) for name, facts in pictures.items()]
     return "\n".join(parts) + "\n"
 
@@ -32,9 +37,13 @@ def _family(name: str, facts: Mapping[str, Any]) -> str:
     count = sum(facts.get("operation", {}).values())
     solvers, missing = facts.get("solvers", ()), facts["solvers missing"]
     said = f"{count:,} operations, {len(solvers)} of {len(solvers) + len(missing)} solvers, {len(facts.get('kernels', ()))} kernels"
-    never = f"<p>Solvers that never ran: <span class=never>{escape(', '.join(missing))}</span></p>" if missing else ""
     tables = "".join(_table(table, facts[table]) for table in TABLES if table in facts)
-    return f"<h2>{escape(name)}</h2><p>{said}</p>{never}{tables}"
+    return f"<h2>{escape(name)}</h2><p>{said}</p>{_never('Solvers', missing)}{tables}"
+
+
+def _never(what: str, names: Sequence[str]) -> str:
+    """Return a sentence that names what never ran; nothing where all ran."""
+    return f"<p>{what} that never ran: <span class=never>{escape(', '.join(names))}</span></p>" if names else ""
 
 
 def _table(name: str, cells: Mapping[str, int]) -> str:
