@@ -227,32 +227,6 @@ def test_states_are_not_what_a_gradient_needs(cudnn, handle):
     assert not np.array_equal(first[0], second[0])
 
 
-@shows("cudnnSetDropoutDescriptor/c07")
-def test_descriptors_that_share_states(cudnn, handle):
-    """Two descriptors on one buffer draw from one generator, in turn."""
-    alone = Layer(cudnn, handle, 0.5)
-    masks = [alone.mask() for _ in range(3)]
-    first = Layer(cudnn, handle, 0.5)
-    second = Layer(cudnn, handle, 0.5, memory=first.states)
-    assert [np.array_equal(layer.mask(), mask) for layer, mask in zip((first, second, first), masks, strict=True)] == [
-        True
-    ] * 3
-
-
-@shows("cudnnDropoutForward/c01")
-@pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])
-def test_special_values(cudnn, handle, probability):
-    """A dropped NaN or infinity becomes 0; kept elements are only scaled."""
-    x = np.tile(np.array([np.nan, np.inf, -np.inf, -0.0, 1.0], np.float32), 40).reshape(1, 1, 10, 20)
-    layer = Layer(cudnn, handle, probability)
-    plain = Layer(cudnn, handle, probability)
-    kept = plain(np.ones_like(x))[0] != 0
-    y, reserve, descriptor = layer(x)
-    with np.errstate(all="ignore"):
-        assert np.array_equal(y, np.where(kept, x / np.float32(max(1 - probability, 0.5)), 0), equal_nan=True)
-        assert np.array_equal(layer.gradient(x, reserve, descriptor), y, equal_nan=True)
-
-
 # --- refusals of the computing calls ---
 
 

@@ -14,7 +14,6 @@ import threading
 import time
 from typing import Any
 
-import numpy as np
 import pytest
 from dualdnn.accelerated.solver import plan_by
 from dualdnn.api import api_log
@@ -115,32 +114,6 @@ def test_the_log_has_calls_that_compute(caller, messages, sample):
         assert len(found) == 1 and found[0][2].handle is caller.handle and found[0] is messages[-1]
 
 
-@shows("cudnnSetCallback/c05")
-@pytest.mark.parametrize("value", [7, -1, True, "7", api.CUDNN_STATUS_SUCCESS, None, 1.0], ids=repr)
-def test_the_log_has_what_is_no_enumerator(cudnn, messages, value):
-    """A value without an enumerator is logged as it was given. A number of an enumerator is logged by name."""
-    with pytest.raises(CudnnError):
-        cudnn.cudnnSetActivationDescriptor(None, value, 1, 1.0)
-    if value is True:
-        shown = "CUDNN_ACTIVATION_RELU (1)"
-    else:
-        shown = f"invalid ({value!r})"
-    wanted = "location=host; addr=NULL" if value is None else f"type=cudnnActivationMode_t; val={shown}"
-    assert f"    mode: {wanted};\0" in messages[-1][3]
-
-
-@shows("cudnnSetCallback/c05")
-def test_the_log_has_the_numbers_of_arrays(cudnn, messages):
-    """The log has up to 64 numbers of an array, whatever its type."""
-    for dims, shown in (
-        (np.array([2, 3]), [2, 3]), ((np.int64(2), 3), [2, 3]), (np.arange(64), [*range(64)]), ([*range(64)], [*range(64)]),
-        ([*range(65)], [*range(65)]), (np.arange(65), np.arange(65)), (np.int32(5), 5), ("23", "23"),
-    ):  # fmt: skip
-        with pytest.raises(CudnnError):
-            cudnn.cudnnSetTensorNdDescriptor(None, 0, 2, dims, dims)
-        assert messages[-1][3].count(f"A: type=int; val={shown!r};\0") == 2, shown
-
-
 @shows("cudnnSetCallback/c03 c05")
 def test_what_a_callback_calls_is_not_logged(cudnn):
     """A call inside a callback is not logged, because that would recurse for ever; later calls are. A failing callback
@@ -160,48 +133,6 @@ def test_what_a_callback_calls_is_not_logged(cudnn):
         cudnn.cudnnSetCallback(0, None, None)
     assert ["cudnnCreateTensorDescriptor" in text for text in texts] == [True] * 3 + [False]  # The last ends the log.
     assert all(one is not None for one in made)
-
-
-@shows("cudnnSetCallback/c05")
-def test_a_callback_that_fails_is_told_once(cudnn, capsys):
-    """A failing callback is reported on stderr once for each new error."""
-    errors = iter(["first", "first", "second", "second", "first", "first"])
-
-    def callback(*_message: Any) -> None:
-        raise RuntimeError(next(errors))
-
-    cudnn.cudnnSetCallback(api.CUDNN_SEV_INFO_EN, None, callback)
-    try:
-        for _ in range(5):
-            cudnn.cudnnCreateTensorDescriptor()
-    finally:
-        cudnn.cudnnSetCallback(0, None, None)
-    lines = [
-        line for line in capsys.readouterr().err.splitlines() if line.startswith(("dualdnn's log", "RuntimeError"))
-    ]
-    assert [line.startswith("dualdnn's log: this message is lost") for line in lines] == [True, False] * 3
-    assert lines[1::2] == [f"RuntimeError: {word}" for word in ("first", "second", "first")]
-
-
-@shows("cudnnStatus_t/c05")
-def test_arguments_by_their_names(cudnn, handle):
-    """Keywords in any order mean the same as arguments by position: the refusal is the same."""
-    memory = handle.allocate(64)
-    for function in CALLED:
-        for wrong in range(len(function.arguments)):
-            values = [right(parameter, handle, memory) for parameter in function.arguments]
-            values[wrong] = object()
-            named = {p.name: v for p, v in zip(function.arguments, values, strict=True)}
-            refusals = []
-            for given, keywords in ((values, {}), (values[:1], dict([*named.items()][:0:-1])), ((), named)):
-                try:
-                    getattr(cudnn, function.name)(*given, **keywords)
-                    refusals.append(None)
-                except CudnnError as error:
-                    refusals.append((error.status, error.clause, error.function))
-                except Exception as error:  # A call that ignores the argument raises no refusal.
-                    refusals.append(type(error))
-            assert refusals[1:] == refusals[:1] * 2, (function.name, wrong)
 
 
 def clauses_of_failure(name: str) -> set[str]:

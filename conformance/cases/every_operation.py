@@ -185,24 +185,6 @@ def test_outputs_share_no_part_of_another_operand(caller, refuses, sample):
     assert sample in CONTINUED or judge(operation, memory, after).agrees
 
 
-@shows("cudnnStatus_t/c05")
-@samples
-@needs("is_python", "C has no types of numbers at run time")
-def test_factors_are_real_numbers(caller, refuses, sample):
-    """A complex factor is refused, also right after a call with the real number that it equals."""
-    operation = ready(caller, sample)
-    factors = [name for name in ("alpha", "alpha1", "alpha2", "beta", "value") if hasattr(operation, name)]
-    memory = prepare(operation, "normal", 0)
-    buffers, operands = placed(caller, memory, {})
-    caller(operation, operands)
-    for name in factors:
-        value = getattr(operation, name)
-        for wrong in (complex(value), np.complex64(value), np.complex128(value + 1j), "1", np.array("1")):
-            refused = replace(operation, **{name: wrong})
-            clause = clause_of(sample, name)
-            refuses(BAD_PARAM, clause, caller, refused, operands, unchanged=tuple(buffers.values()))
-
-
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name not in UNSCALED])
 @pytest.mark.parametrize("inputs", ["normal", "ties"])
 def test_infinite_factors(trial, caller, sample, inputs):

@@ -69,20 +69,14 @@ def test_4d_getter_of_other_ranks(cudnn, fresh):
     assert cudnn.cudnnGetFilter4dDescriptor(fresh)[2:] == (4, 3, 2, 5)
 
 
-@shows("cudnnTensorFormat_t/c06", "cudnnGetFilterSizeInBytes/c01")
-@pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
-def test_vectors(cudnn, fresh, data_type):
-    """c counts channels; the size is that of one byte per channel."""
-    cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW_VECT_C, 2, 64, 3, 5)
-    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 4) == (data_type, NCHW_VECT_C, 4, (2, 64, 3, 5))
-    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 2 * 64 * 3 * 5
-
-
-@shows("cudnnGetFilter4dDescriptor/c04")
+@shows("cudnnTensorFormat_t/c06", "cudnnGetFilterSizeInBytes/c01", "cudnnGetFilter4dDescriptor/c04")
 @pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
 def test_vectors_4d_getter(cudnn, fresh, data_type):
+    """c counts channels; the size is that of one byte per channel."""
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW_VECT_C, 2, 64, 3, 5)
     assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, NCHW_VECT_C, 2, 64, 3, 5)
+    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 4) == (data_type, NCHW_VECT_C, 4, (2, 64, 3, 5))
+    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 2 * 64 * 3 * 5
 
 
 @shows("cudnnGetFilterSizeInBytes/c03")

@@ -197,18 +197,9 @@ def test_runtime_error_is_reported_once(cudnn, handle):
 
 
 def test_runtime_error_arguments(cudnn, handle, refuses):
-    refuses(
-        BAD_PARAM, "cudnnQueryRuntimeError/c21", cudnn.cudnnQueryRuntimeError, None, Query.CUDNN_ERRQUERY_RAWCODE, None
-    )
-    refuses(BAD_PARAM, "cudnnQueryRuntimeError/c21", cudnn.cudnnQueryRuntimeError, handle, 3, None)
-    refuses(
-        BAD_PARAM,
-        "cudnnQueryRuntimeError/c19",
-        cudnn.cudnnQueryRuntimeError,
-        handle,
-        Query.CUDNN_ERRQUERY_RAWCODE,
-        object(),
-    )
+    raw = Query.CUDNN_ERRQUERY_RAWCODE
+    for clause, *given in (("c21", None, raw, None), ("c21", handle, 3, None), ("c19", handle, raw, object())):
+        refuses(BAD_PARAM, f"cudnnQueryRuntimeError/{clause}", cudnn.cudnnQueryRuntimeError, *given)
 
 
 @shows("cudnnQueryRuntimeError/c01", "cudnnStatus_t/c05")
@@ -279,12 +270,8 @@ def test_callback_state(cudnn, logged):
 def test_mask_has_a_bit_for_each_severity(cudnn, logged, mask, kept):
     cudnn.cudnnSetCallback(mask, None, None)
     assert cudnn.cudnnGetCallback().mask == kept
-    levels = [api.CUDNN_SEV_ERROR, api.CUDNN_SEV_WARNING, api.CUDNN_SEV_INFO]
-    assert tuple(1 << level for level in levels) == (
-        api.CUDNN_SEV_ERROR_EN,
-        api.CUDNN_SEV_WARNING_EN,
-        api.CUDNN_SEV_INFO_EN,
-    )
+    for severity in ("ERROR", "WARNING", "INFO"):
+        assert getattr(api, f"CUDNN_SEV_{severity}_EN") == 1 << getattr(api, f"CUDNN_SEV_{severity}")
 
 
 @shows("cudnnSetCallback/c03 c05 c08 c12 c13 c16-c18", "cudnnSeverity_t/c01")

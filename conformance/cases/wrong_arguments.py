@@ -28,14 +28,8 @@ TABLE: dict[str, dict[str, str]] = json.loads(
     resources.files("dualdnn.conformance.cases").joinpath("wrong_arguments.json").read_text(encoding="utf-8")
 )
 RANGES = {
-    "int": 32,
-    "int32_t": 32,
-    "int64_t": 64,
-    "size_t": 64,
-    "unsigned": 32,
-    "uint32_t": 32,
-    "unsigned long long": 64,
-}
+    "int": 32, "int32_t": 32, "int64_t": 64, "size_t": 64, "unsigned": 32, "uint32_t": 32, "unsigned long long": 64,
+}  # fmt: skip
 UNSIGNED = ("size_t", "unsigned", "uint32_t", "unsigned long long")
 HANDLES = ("cudnnHandle_t", "miopenHandle_t")
 NUMBERS = ("double", "float", "void")
@@ -90,13 +84,8 @@ def wrong(parameter: Parameter, may_be_fresh: bool) -> list[Any]:
         gone.destroy()
         another = next(kind for kind in DESCRIPTORS.values() if kind is not DESCRIPTORS.get(base))
         array = array and base in DESCRIPTORS
-        found = [
-            gone,
-            another(),
-            7,
-            object(),
-            *([] if may_be_fresh or array else [described(parameter, initialised=False)]),
-        ]
+        fresh = [] if may_be_fresh or array else [described(parameter, initialised=False)]
+        found = [gone, another(), 7, object(), *fresh]
     elif base in ENUMERATIONS or base in MIOPEN_ENUMERATIONS:
         highest = max((ENUMERATIONS | MIOPEN_ENUMERATIONS)[base])
         other = next(kind for name, kind in ENUMERATIONS.items() if name != base)

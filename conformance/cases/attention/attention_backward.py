@@ -150,12 +150,6 @@ def test_long_sequences_of_tensor_cores(chain, steps):
     chain(training, backward_data(training))
 
 
-@shows(f"{WEIGHTS}/c03")
-def test_no_weights(caller):
-    """An attention without projections needs neither weights nor their gradients."""
-    calls_of(caller, steps(attn=with_projections(0, 0, 0, 0, mode=0)))
-
-
 def calls_of(caller: Any, operations: Any) -> list[Any]:
     """Make the three calls of a training step on shared memory, and return them to be repeated with other arguments."""
     made: list[Any] = []

@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations.specs import NHWC
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.conformance.calls import described
 from dualdnn.conformance.marks import by_name, shows
 
@@ -74,24 +74,6 @@ def test_who_asks_for_fma_is_offered_nothing_else(search, call, arguments):
 def test_no_more_than_asked_for(search, call, count):
     found = search(FORWARD, call, convolution(*LAYER), count)
     assert found.returnedAlgoCount == len(found.perfResults) == count
-
-
-# Each search cites these clauses where the handle, another descriptor, or convDesc is NULL.
-CITED = [
-    (f"{RANK}/c08",) * 3,
-    (f"{FIND}/c12", f"{FIND}/c13", "cudnnStatus_t/c05"),
-    (f"{FIND_EX}/c15", f"{FIND_EX}/c16", "cudnnStatus_t/c05"),
-]
-
-
-@pytest.mark.parametrize("missing", ["handle", "xDesc", "wDesc", "yDesc", "convDesc"])
-@pytest.mark.parametrize(
-    "call, clauses", list(enumerate(CITED)), ids=["-".join((CALLS[call], *cited)) for call, cited in enumerate(CITED)]
-)
-def test_searches_refuse_null(search, refuses, call, clauses, missing):
-    of_handle, of_descriptor, of_convolution = clauses
-    clause = {"handle": of_handle, "convDesc": of_convolution}.get(missing, of_descriptor)
-    refuses(BAD_PARAM, clause, search, FORWARD, call, convolution(*LAYER), **{missing: None})
 
 
 @shows("cudnnFindConvolutionForwardAlgorithmEx/c11-c13", "cudnnConvolutionFwdAlgoPerf_t/c02 c06")

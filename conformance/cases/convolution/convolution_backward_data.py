@@ -67,13 +67,10 @@ def test_repeated_sums_of_many_filters_are_equal_bit_by_bit(caller, run):
 
 
 TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [
-    (FFT, {"padding": (2, 0)}),
-    (FFT_TILING, {"dx": (2, 4, 40, 70), "w": (6, 4, 5, 4)}),
-    (FFT_TILING, {"dx": (2, 4, 19, 34), "w": (6, 4, 5, 4), "stride": (2, 2)}),
-    (WINOGRAD, {"dx": (2, 4, 11, 9)}),
-    (NONFUSED, {"dx": (2, 4, 11, 9)}),
+    (FFT, {"padding": (2, 0)}), (FFT_TILING, {"dx": (2, 4, 40, 70), "w": (6, 4, 5, 4)}),
+    (FFT_TILING, {"dx": (2, 4, 19, 34), "w": (6, 4, 5, 4), "stride": (2, 2)}), (WINOGRAD, {"dx": (2, 4, 11, 9)}), (NONFUSED, {"dx": (2, 4, 11, 9)}),
     (NONFUSED, {"dx": (2, 4, 11, 9), "w": (6, 4, 5, 5), "padding": (3, 1)}),
-]
+]  # fmt: skip
 
 
 @shows(f"{D}/c01 c13-c16")

@@ -76,11 +76,9 @@ def test_repeated_volumes_are_equal_bit_by_bit(run, algo, formats):
 
 
 TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [
-    (FFT, {"padding": (2, 0)}),
-    (FFT_TILING, {"x": (2, 4, 1, 70), "dw": (6, 4, 1, 5), "padding": (0, 3)}),
-    (NONFUSED, {"x": (3, 4, 11, 9)}),
+    (FFT, {"padding": (2, 0)}), (FFT_TILING, {"x": (2, 4, 1, 70), "dw": (6, 4, 1, 5), "padding": (0, 3)}), (NONFUSED, {"x": (3, 4, 11, 9)}),
     (NONFUSED, {"x": (2, 4, 11, 9), "dw": (6, 4, 5, 5), "padding": (3, 1)}),
-]
+]  # fmt: skip
 
 
 @shows(f"{F}/c01 c16 c18 c19")

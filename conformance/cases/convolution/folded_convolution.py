@@ -106,15 +106,11 @@ def test_the_folded_gradient_is_the_gradient(caller, shape, formats):
 
 # Each row has (folded filter, padded diff, folded gradient, padding).
 DESCRIBED = {
-    "3x3 by 2": ((8, 12, 2, 2), (2, 8, 5, 5), (2, 12, 4, 4), (1, 1)),
-    "7x7 by 2": ((8, 12, 4, 4), (2, 8, 9, 9), (2, 12, 8, 8), (2, 2)),
-    "3 by 2": ((8, 18, 2, 2), (2, 8, 5, 6), (2, 18, 4, 5), (1, 1)),
-    "no stride": ((8, 8, 3, 3), (2, 8, 8, 8), (2, 8, 8, 8), (1, 1)),
-    "odd sizes": ((8, 16, 2, 2), (2, 8, 6, 5), (2, 16, 5, 4), (1, 1)),
-    "even filter": ((8, 16, 3, 3), (2, 8, 4, 4), (2, 16, 4, 4), (1, 1)),
-    "no padding": ((8, 16, 2, 2), (2, 8, 4, 4), (2, 16, 5, 5), (0, 0)),
-    "five filters": ((8, 16, 2, 2), (2, 8, 5, 5), (2, 16, 4, 4), (1, 1)),
-}
+    "3x3 by 2": ((8, 12, 2, 2), (2, 8, 5, 5), (2, 12, 4, 4), (1, 1)), "7x7 by 2": ((8, 12, 4, 4), (2, 8, 9, 9), (2, 12, 8, 8), (2, 2)),
+    "3 by 2": ((8, 18, 2, 2), (2, 8, 5, 6), (2, 18, 4, 5), (1, 1)), "no stride": ((8, 8, 3, 3), (2, 8, 8, 8), (2, 8, 8, 8), (1, 1)),
+    "odd sizes": ((8, 16, 2, 2), (2, 8, 6, 5), (2, 16, 5, 4), (1, 1)), "even filter": ((8, 16, 3, 3), (2, 8, 4, 4), (2, 16, 4, 4), (1, 1)),
+    "no padding": ((8, 16, 2, 2), (2, 8, 4, 4), (2, 16, 5, 5), (0, 0)), "five filters": ((8, 16, 2, 2), (2, 8, 5, 5), (2, 16, 4, 4), (1, 1)),
+}  # fmt: skip
 
 
 @shows(f"{G}/c03-c05")
@@ -132,13 +128,3 @@ def test_what_is_described(caller, shape, tensor_format):
     assert described_as[:6] == (*padding, 1, 1, 1, 1)
     for name in NAMES[4:7]:
         assert cudnn.cudnnGetTensorTransformDescriptor(found[name], 4)[0] == tensor_format
-
-
-@shows(f"{G}/c01")
-def test_groups_and_modes_without_folding(caller):
-    """The query folds nothing and adds no channel for groups or CUDNN_CONVOLUTION."""
-    for options in ({"groups": 2}, {"mode": Mode.CUDNN_CONVOLUTION}):
-        operation = gradient((2, 16, 6, 5), (8, 16 // options.get("groups", 1), 3, 3), **options)
-        found = asked(caller, operation)
-        assert caller.cudnn.cudnnGetFilterNdDescriptor(found["foldedFilterDesc"], 4)[3] == operation.w.dims
-        assert caller.cudnn.cudnnGetConvolutionGroupCount(found["foldedConvDesc"]) == options.get("groups", 1)

@@ -47,17 +47,8 @@ def device(dims: tuple[int, ...] = DIMS, longest: int = 4, *, mode: Any = SOFTMA
     spec = laid_out(FLOAT, dims, layout)
     each, lengths = TensorSpec(FLOAT, (dims[1],), (1,)), TensorSpec(INT32, (dims[1],), (1,))
     labels = TensorSpec(INT32, (max(1, longest * dims[1]),), (1,))
-    return CTCLoss_v8(
-        CTCLossSpec(FLOAT, mode, nan, longest),
-        algo,
-        0,
-        spec,
-        labels,
-        lengths,
-        lengths,
-        each,
-        spec if gradients else None,
-    )
+    loss = CTCLossSpec(FLOAT, mode, nan, longest)
+    return CTCLoss_v8(loss, algo, 0, spec, labels, lengths, lengths, each, spec if gradients else None)
 
 
 CALLS: dict[str, Callable[..., Any]] = {HOST: host, DEVICE: device}

@@ -38,32 +38,17 @@ sequences = pytest.mark.parametrize("ops", cudnnFusedOps_t, ids=lambda ops: ops.
 CONTENTS = {
     "cudnnTensorDescriptor_t": (TensorSpec(HALF, (2, 3, 5, 7), (131, 1, 23, 3)), TensorSpec.packed(DOUBLE, (1, 3, 1, 1))),
     "cudnnFilterDescriptor_t": (FilterSpec(FLOAT, NHWC, (4, 3, 2, 5)), FilterSpec(HALF, NHWC, (2, 3, 1, 1))),
-    "cudnnActivationDescriptor_t": tuple(
-        ActivationSpec(mode, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 1.5)
-        for mode in (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
-    ),
-    "cudnnConvolutionDescriptor_t": tuple(
-        ConvolutionSpec(
-            cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, padding, (2, 3), (1, 2), 3,
-            cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnReorderType_t.CUDNN_NO_REORDER,
-        )
-        for padding in ((1, 0), (0, 2))
-    ),
-    "cudnnBatchNormMode_t": (SPATIAL, PERSISTENT),
-    "cudnnFusedOpsPointerPlaceHolder_t": (ELEMENT, PACK),
+    "cudnnActivationDescriptor_t": tuple(ActivationSpec(mode, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 1.5) for mode in (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY) ),
+    "cudnnConvolutionDescriptor_t": tuple(ConvolutionSpec(cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, padding, (2, 3), (1, 2), 3, cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnReorderType_t.CUDNN_NO_REORDER) for padding in ((1, 0), (0, 2)) ),
+    "cudnnBatchNormMode_t": (SPATIAL, PERSISTENT), "cudnnFusedOpsPointerPlaceHolder_t": (ELEMENT, PACK),
 }  # fmt: skip
 SCALARS = {"size_t": (2**40 + 1, 2**64 - 1), "int64_t": (2**40 + 3, -(2**63)), "double": (0.1, -1e300)}
 GETTERS = {
     "cudnnTensorDescriptor_t": lambda cudnn, d: cudnn.cudnnGetTensorNdDescriptor(d, 8),
     "cudnnFilterDescriptor_t": lambda cudnn, d: cudnn.cudnnGetFilterNdDescriptor(d, 8),
     "cudnnActivationDescriptor_t": lambda cudnn, d: cudnn.cudnnGetActivationDescriptor(d),
-    "cudnnConvolutionDescriptor_t": lambda cudnn, d: (
-        cudnn.cudnnGetConvolutionNdDescriptor(d, 2),
-        cudnn.cudnnGetConvolutionGroupCount(d),
-        cudnn.cudnnGetConvolutionMathType(d),
-        cudnn.cudnnGetConvolutionReorderType(d),
-    ),
-}
+    "cudnnConvolutionDescriptor_t": lambda cudnn, d: (cudnn.cudnnGetConvolutionNdDescriptor(d, 2), cudnn.cudnnGetConvolutionGroupCount(d), cudnn.cudnnGetConvolutionMathType(d), cudnn.cudnnGetConvolutionReorderType(d)),
+}  # fmt: skip
 
 
 def clauses_of(type_name, pattern):

@@ -379,23 +379,6 @@ def test_destroyed_is_refused(cudnn, refuses):
     refuses_everywhere(cudnn, refuses, made)
 
 
-@pytest.mark.parametrize("record", ["forward", "backward_data", "backward_filter", "two_inputs", "statistics"])
-@needs("survives_stray_pointers", "a destroyed descriptor of a foreign library is freed memory")
-def test_parts_that_were_destroyed_since(cudnn, refuses, record):
-    """Finalising fails where a descriptor was set to an attribute and then destroyed."""
-    builder = Builder(cudnn)
-    whole = builder.filled(kind_of(RECORDS[record]), attributes(builder, RECORDS[record]))
-    for part in builder.made:
-        if part is not whole:
-            cudnn.cudnnBackendDestroyDescriptor(part)
-    section = kind_of(RECORDS[record]).name.removeprefix("CUDNN_BACKEND_").removesuffix("_DESCRIPTOR")
-    clause = {"OPERATION_CONVOLUTION_FORWARD": "c29", "OPERATION_POINTWISE": "c23", "OPERATION_GEN_STATS": "c18"}.get(
-        section, "c17"
-    )
-    refuses(BAD_PARAM, of(section, clause)[0], cudnn.cudnnBackendFinalize, whole)
-    cudnn.cudnnBackendDestroyDescriptor(whole)
-
-
 @shows("cudnnStatus_t/c05")
 def test_negative_requests(cudnn, builder, refuses):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnBackendGetAttribute, builder(X),

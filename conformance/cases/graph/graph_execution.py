@@ -121,18 +121,11 @@ RELU = Mode.CUDNN_POINTWISE_RELU_FWD
 NO_GRAPHS = {
     "one id for two tensors": (pointwise(RELU, X, Y), pointwise(RELU, X, replace(Y, data_type=FLOAT, dims=(2, 3, 4), strides=(24, 4, 1)))),
     "virtual or not": (pointwise(RELU, X, replace(X, uid=9)), pointwise(RELU, BETWEEN, Y)),
-    "two writers": (pointwise(RELU, X, Y), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, Y)),
-    "the same operation twice": (TANH, TANH),
-    "in place": (pointwise(RELU, X, X),),
-    "a circle of two": (pointwise(RELU, A, B), pointwise(RELU, B, A)),
-    "a circle behind an input": (
-        pointwise(Mode.CUDNN_POINTWISE_ADD, X, A, B), pointwise(RELU, A, B), pointwise(RELU, B, Y),
-    ),
-    "never written": (pointwise(RELU, A, Y),),
-    "never read": (pointwise(RELU, X, A),),
-    "a virtual prior": (
-        ConvolutionForwardNode(convolution((0,), (0,)), 1.0, 0.5, X, tensor(3, (3, 3, 1)), A), pointwise(RELU, A, Y),
-    ),
+    "two writers": (pointwise(RELU, X, Y), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, Y)), "the same operation twice": (TANH, TANH),
+    "in place": (pointwise(RELU, X, X),), "a circle of two": (pointwise(RELU, A, B), pointwise(RELU, B, A)),
+    "a circle behind an input": (pointwise(Mode.CUDNN_POINTWISE_ADD, X, A, B), pointwise(RELU, A, B), pointwise(RELU, B, Y), ),
+    "never written": (pointwise(RELU, A, Y),), "never read": (pointwise(RELU, X, A),),
+    "a virtual prior": (ConvolutionForwardNode(convolution((0,), (0,)), 1.0, 0.5, X, tensor(3, (3, 3, 1)), A), pointwise(RELU, A, Y), ),
 }  # fmt: skip
 
 
@@ -591,17 +584,6 @@ def test_the_use_case_of_the_document(cudnn, handle, plans):
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (t, r, s), (3, 4, 5))
     wanted = np.einsum("ngcopqtrs,gkctrs->ngkopq", windows, w_[..., ::-1, ::-1, ::-1]) + 0.5 * y
     assert np.allclose(buffers[2].to_host(np.float32, y.shape), wanted, rtol=1e-4, atol=1e-5)
-
-
-@shows(f"{EXECUTE}/c01")
-def test_plans_of_two_threads(handle, plans):
-    """Several threads may execute plans of one handle; each gets its own result."""
-    plan = plans.plan(*TWO)
-    memory = [(handle.to_device(np.full(24, 0.1 * i, np.float32)), handle.zeros(96)) for i in range(1, 5)]
-    packs = [plans.pack({X.uid: x, Y.uid: y}, plans.space(plan)) for x, y in memory]
-    with ThreadPoolExecutor(len(packs)) as pool:
-        list(pool.map(lambda pack: plans.execute(plan, pack), packs))
-    assert all(correct(x, y) for x, y in memory)
 
 
 @shows(f"{EXECUTE}/c01", *of("EXECUTION_PLAN", "c01"))

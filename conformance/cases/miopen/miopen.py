@@ -281,16 +281,11 @@ def _tanh(a, b):
 
 
 ATTRIBUTES = {
-    "TANH": ((0.5, 2.0, 0.0), *_tanh(0.5, 2.0)),
-    "TANH as tanh": ((1.0, 1.0, 0.0), *_tanh(1.0, 1.0)),
+    "TANH": ((0.5, 2.0, 0.0), *_tanh(0.5, 2.0)), "TANH as tanh": ((1.0, 1.0, 0.0), *_tanh(1.0, 1.0)),
     "CLIPPEDRELU": ((0.5, 9.0, 9.0), lambda x: np.clip(x, 0, 0.5), lambda x: ((x > 0) & (x < 0.5)) * 1.0),
-    "ELU": (
-        (1.5, 9.0, 9.0),
-        lambda x: np.where(x > 0, x, 1.5 * np.expm1(x)),
-        lambda x: np.where(x > 0, 1, 1.5 * np.exp(x)),
-    ),
+    "ELU": ((1.5, 9.0, 9.0), lambda x: np.where(x > 0, x, 1.5 * np.expm1(x)), lambda x: np.where(x > 0, 1, 1.5 * np.exp(x))),
     "PASTHRU": ((9.0, 9.0, 9.0), lambda x: x, np.ones_like),
-}
+}  # fmt: skip
 
 
 @shows("miopenSetActivationDescriptor/c03")

@@ -143,11 +143,8 @@ def test_sizes(cudnn, caller, generation, mode):
 
 MAKERS = {"forward": forward, "backward": backward}
 CALLS = {
-    ("forward", "batch"): EX,
-    ("forward", "norm"): NORM,
-    ("backward", "batch"): BACKWARD_EX,
-    ("backward", "norm"): BACKWARD_NORM,
-}
+    ("forward", "batch"): EX, ("forward", "norm"): NORM, ("backward", "batch"): BACKWARD_EX, ("backward", "norm"): BACKWARD_NORM,
+}  # fmt: skip
 in_calls = pytest.mark.parametrize("call, generation", CALLS)
 
 

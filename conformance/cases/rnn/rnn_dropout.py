@@ -118,14 +118,6 @@ def test_calls_and_states(cudnn, handle, legacy):
     np.testing.assert_array_equal(single.dropout.states.to_host(np.uint8, single.dropout.size), unused)
 
 
-@shows(f"{V8}/c27")
-def test_everything_is_dropped(cudnn, handle):
-    """The second layer gets zeros with probability 1, and the first no gradient."""
-    relay = Relay(cudnn, handle, False, 1.0)
-    assert not relay(relay.forward, "y").any()
-    assert not relay(relay.data, "dx").any()
-
-
 @shows("cudnnDropoutForward/c15", f"{V8}/c28")
 def test_descriptors_without_states(cudnn, handle, refuses):
     """Training is refused, and nothing written; inference works. A descriptor that was never set means no dropout."""
@@ -193,10 +185,3 @@ def test_layers_that_overlap(chain, cell, data_type, hidden):
         0.4, cell, direction=rnn.ONE_WAY, layers=3, width=16, hidden=hidden, data_type=data_type, math_type=rnn.DEFAULT
     )
     chain(*training(spec, lengths=(3, 1, 2) * 3), before=states(SEED, 7))
-
-
-@shows(f"{V6}/c05")
-@pytest.mark.ours
-def test_generations_draw_alike(cudnn, handle):
-    """The older calls draw the same as those of version 8 from the same states."""
-    np.testing.assert_array_equal(*(Relay(cudnn, handle, legacy, 0.5).mask().reshape(-1) for legacy in (False, True)))

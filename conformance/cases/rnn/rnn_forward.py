@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -195,44 +194,3 @@ def check_static(caller, refuses, operation, clause):
 @shows(f"{NAME}/c43")
 def test_double_with_the_static_algorithm(caller, refuses):
     check_static(caller, refuses, forward(network(rnn.TANH, data_type=DOUBLE), lengths=(3, 3)), f"{NAME}/c43")
-
-
-@shows(f"{NAME}/c01")
-def test_published_sums(caller, handle):
-    """The sums match those that NVIDIA's sample publishes for one sequence length, on a smaller scale: constant
-    inputs and weights."""
-    spec = network(rnn.RELU, direction=rnn.ONE_WAY, width=4, hidden=4, layers=2)
-    operation = sized(caller, forward(spec, lengths=(3, 3)))
-    weights = np.full(spec.weight_elements, 2.0**-3, np.float32)
-    weights[spec.matrix(1, 1).end :] = 1.0
-    memory = {name: np.ones(operation.nbytes(name) // 4, np.float32) for name in operation.operands}
-    memory["weightSpace"] = weights
-    buffers = {name: handle.to_device(values) for name, values in memory.items()}
-    caller(operation, buffers)
-    h = [[1.0], [1.0]]
-    for step, layer in product(range(3), range(2)):
-        below = 1.0 if layer == 0 else h[0][step + 1]
-        h[layer].append(0.5 * below + 0.5 * h[layer][step] + 2.0)
-    np.testing.assert_array_equal(
-        buffers["y"].to_host(np.float32, (3, 2, 4)), np.broadcast_to(np.array(h[1][1:])[:, None, None], (3, 2, 4))
-    )
-
-
-@shows("cudnnSetRNNDescriptor_v6/c05", "cudnnSetRNNDescriptor_v8/c27 c28")
-@pytest.mark.parametrize("layers, training", [(1, True), (2, False)])
-def test_where_nothing_is_dropped(caller, cudnn, handle, layers, training):
-    """Neither a single layer nor inference drops anything: y equals, bit by bit, the result without dropout."""
-    call = Called(caller, sized(caller, forward(network(layers=layers), training=training, fill=0.0)))
-    call()
-    y = call.memory["y"]
-    due = y.to_host(np.uint8, y.nbytes)
-    dropout, descriptor = cudnn.cudnnCreateDropoutDescriptor(), cudnn.cudnnCreateRNNDescriptor()
-    size = cudnn.cudnnDropoutGetStatesSize(handle)
-    states = handle.to_device(np.zeros(size, np.uint8))
-    cudnn.cudnnSetDropoutDescriptor(dropout, handle, 0.5, states, size, 7)
-    parameters = list(cudnn.cudnnGetRNNDescriptor_v8(call.arguments["rnnDesc"]))
-    parameters[12] = dropout
-    cudnn.cudnnSetRNNDescriptor_v8(descriptor, *parameters)
-    assert cudnn.cudnnGetRNNDescriptor_v8(descriptor)[12] is dropout
-    call(rnnDesc=descriptor)
-    np.testing.assert_array_equal(y.to_host(np.uint8, y.nbytes), due)

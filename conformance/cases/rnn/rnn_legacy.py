@@ -78,15 +78,8 @@ def plain(*, bias=rnn.DOUBLE_BIAS, direction=rnn.TWO_WAYS, input_mode=rnn.LINEAR
 def test_cells(judged, cell, extended):
     """Inference, and the three calls of a training step, are right for packed sequences."""
     judged(extended, *training(plain(cell=cell, layers=1 if extended else 2), PACKED, LENGTHS))
-    judged(
-        extended,
-        forward(
-            plain(cell=cell, bias=rnn.RECURRENT_BIAS, direction=rnn.ONE_WAY, input_mode=rnn.SKIP),
-            PACKED,
-            LENGTHS,
-            training=False,
-        ),
-    )
+    skipping = plain(cell=cell, bias=rnn.RECURRENT_BIAS, direction=rnn.ONE_WAY, input_mode=rnn.SKIP)
+    judged(extended, forward(skipping, PACKED, LENGTHS, training=False))
 
 
 @shows(f"{EX[0]}/c02-c04 c08 c26", f"{EX[1]}/c02-c04 c08 c27", f"{EX[2]}/c03 c04 c08 c11 c33", f"{EX[3]}/c02-c04")

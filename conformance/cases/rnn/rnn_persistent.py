@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
 from dualdnn.api.operations import BackendError
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.descriptors import made
@@ -13,7 +13,7 @@ from dualdnn.conformance.calls.rnn_before_8 import LegacyCaller
 from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_backward import training
 from dualdnn.conformance.cases.rnn.rnn_descriptors import describe_v6
-from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward, label, network
+from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward, network
 from dualdnn.conformance.cases.rnn.rnn_legacy import plain
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, Step, attempt_chain
@@ -139,13 +139,3 @@ def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
     refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, operation, descriptor)
     cudnn.cudnnBuildRNNDynamic(handle, descriptor, 3)
     call(forward(spec, lengths=(3, 3, 3)), descriptor)
-
-
-@shows(f"{CREATE}/c10")
-@pytest.mark.parametrize("data_type, precision", [(HALF, FLOAT), (FLOAT, FLOAT), (DOUBLE, DOUBLE)], ids=label)
-def test_types_of_plans(cudnn, handle, data_type, precision):
-    """Plans take every type that the arithmetic takes."""
-    descriptor = cudnn.cudnnCreateRNNDescriptor()
-    describe_v6(cudnn, handle, descriptor, algo=rnn.DYNAMIC, mathPrec=precision)
-    plan = cudnn.cudnnCreatePersistentRNNPlan(descriptor, 2, data_type)
-    cudnn.cudnnSetPersistentRNNPlan(descriptor, plan)

@@ -161,17 +161,8 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
         (rnn.NO_BIAS, rnn.SKIP, rnn.TWO_WAYS),
     ):
         projected = PROJECTED if cell == rnn.LSTM and bias_mode != rnn.NO_BIAS else HIDDEN
-        describe(
-            cudnn,
-            modern,
-            MIXED,
-            cellMode=cell,
-            biasMode=bias_mode,
-            dirMode=direction,
-            inputMode=input_mode,
-            projSize=projected,
-            inputSize=HIDDEN,
-        )
+        modes = {"cellMode": cell, "biasMode": bias_mode, "dirMode": direction, "inputMode": input_mode}
+        describe(cudnn, modern, MIXED, **modes, projSize=projected, inputSize=HIDDEN)
         describe_v6(cudnn, handle, fresh, mode=cell, inputMode=input_mode, direction=direction, mathPrec=FLOAT)
         cudnn.cudnnSetRNNBiasMode(fresh, bias_mode)
         if cell == rnn.LSTM:
