@@ -239,12 +239,13 @@ class SolverFamily(Generic[P]):
         """Yield the solvers that may replace a solver, each with its problem.
 
         Solvers for aligned operands come first, then solvers for unaligned operands, which need the fewest modules.
-        Within each group, solvers that apply come before solvers that only serve.
+        Within each group, solvers that apply come before solvers that only serve, and of these the fastest is first.
         """
         unaligned = self._unaligned(problem)
         for known in (problem, unaligned) if problem.aligned else (problem,):
             others = [solver for solver in self._taking(known) if solver is not chosen or known is unaligned]
-            yield from ((other, known) for other in sorted(others, key=lambda other: not holds(other.applies, known)))
+            seconds = {each: 0.0 if holds(each.applies, known) else each.estimated_seconds(known) for each in others}
+            yield from ((other, known) for other in sorted(others, key=seconds.__getitem__))
 
     def _first_built(
         self, candidates: Iterable[tuple[Solver[P], P]], missing: NotBuilt | None = None

@@ -121,6 +121,17 @@ def test_without_a_compiler_the_planner_uses_a_built_solver(family, device, monk
         family.plan_of(OPERATION, device)
 
 
+def test_of_solvers_that_do_not_apply_the_fastest_serves(device, monkeypatch, tmp_path):
+    """The estimate decides, not the order of solvers, in which those for few elements come early."""
+    made = SolverFamily(Problem, tuple(Storing(tmp_path, name, i) for i, name in enumerate(("fast", "few", "many"))))
+    for solver, seconds in zip(made.solvers[1:], (3.0, 2.0), strict=True):
+        compiler.build(Module(solver.source), device.architecture)
+        monkeypatch.setattr(solver, "applies", lambda problem: False)
+        monkeypatch.setattr(solver, "estimated_seconds", lambda problem, seconds=seconds: seconds)
+    monkeypatch.setenv("DUALDNN_JIT", "off")
+    assert made.plan_of(OPERATION, device).solver == "many"
+
+
 def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(family, device, monkeypatch):
     """A substitute that needs more workspace than was reported for the preferred solver cannot serve.
 
