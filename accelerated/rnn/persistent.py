@@ -15,7 +15,9 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM
 from ..plans import Launch, pointers, structure
 from ..primitives.cluster import has_clusters
 from ..reproducible import Order, level_of
+from ..runtime import fallbacks
 from ..runtime.device import concurrent_multiprocessors, resident_multiprocessors
+from ..runtime.errors import NotBuilt
 from ..solver import LAUNCH_SECONDS, Solver
 from . import dropout, inputs
 from .problem import RNNProblem, stacked
@@ -331,14 +333,27 @@ def launch(
 ) -> Launch:  # fmt: skip
     """Return the launch of a kernel in the first of these divisions whose clusters all run at once.
 
-    ``layers`` are in the order of computation. ``filled`` is the container whose padding is written.
+    Where nothing can be compiled, divisions without a compiled module are passed over. Raises NotBuilt where none has
+    one. ``layers`` are in the order of computation. ``filled`` is the container whose padding is written.
     """
+    missing = None
     for made in possible:
         blocks = made.blocks(resident_multiprocessors(problem.device))
-        function = problem.device.function(*kernel, made.definitions(problem))
         shape = (blocks, 1, 1), (THREADS, 1, 1), made.shared_bytes
+        try:
+            function = problem.device.function(*kernel, made.definitions(problem))
+        except NotBuilt as error:
+            missing = missing or error
+            if not problem.device.obstacle():
+                raise
+            continue
         if made.parts == 1 or function.holds_clusters(*shape, blocks // made.parts):
             break
+    else:
+        if missing is not None:
+            raise missing
+    if missing is not None:
+        fallbacks.note(kernel[1], f"another division of {kernel[1]}", str(missing))
     count = MAX_LAYERS if len(layers) > 1 else 1
     described = (
         ("layer", stacked([problem.layer(layer) for layer in layers], count)),

@@ -8,15 +8,19 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from dualdnn.accelerated.reproducible import DeviceAtLevel, at_level
-from dualdnn.accelerated.rnn import persistent
+from dualdnn.accelerated.rnn import persistent, persistent_forward
 from dualdnn.accelerated.rnn.persistent import Division
 from dualdnn.accelerated.rnn.persistent_backward import PersistentBackwardSolver
 from dualdnn.accelerated.rnn.persistent_forward import PersistentForwardSolver
 from dualdnn.accelerated.rnn.problem import RNNProblem
 from dualdnn.accelerated.rnn.wavefront import WavefrontForwardSolver
+from dualdnn.accelerated.runtime import fallbacks
 from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.errors import NotBuilt
+from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.api.operations.rnn.network import GRU, LSTM, TANH
 from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.conformance import kernel_wheel
 from dualdnn.conformance.bench.rnn_rows import forward, network, passes
 from dualdnn.conformance.trial import prepare
 
@@ -224,3 +228,30 @@ def test_a_sequence_has_the_same_bits_alone_and_among_twenty(monkeypatch):
     monkeypatch.setattr(Division, "walk", ())
     (among, alone), _ = first_sequence(whole)
     assert among != alone
+
+
+class Lacking(Listing):
+    """Stand in for a device that lacks one module."""
+
+    def __init__(self, lacks, obstacle):
+        super().__init__(kernel_wheel.TARGETS["sm_90a"][1][0])
+        self.lacks, self.obstacle = lacks, lambda: obstacle
+
+    def function(self, source, kernel, definitions=()):
+        if (source, definitions) == self.lacks:
+            raise NotBuilt(f"{source} is not compiled")
+        return super().function(source, kernel, definitions)
+
+
+def test_another_division_serves_where_a_module_is_missing_and_nothing_compiles(tmp_path, monkeypatch):
+    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
+    ((_, first), *_) = passes(forward(network(LSTM, 1024, 1, 1, HALF), 20, (20,) * 64))
+    problem = RNNProblem(first, kernel_wheel.TARGETS["sm_90a"][1][0])
+    fastest, second, *_ = (each.definitions(problem) for each in PersistentForwardSolver().divisions(problem))
+    source = persistent_forward.SOURCE
+    device = Lacking((source, fastest), "no compiler")
+    PersistentForwardSolver().launches(RNNProblem(first, device))
+    assert (source, second) in device.modules and (source, fastest) not in device.modules
+    assert any("another division" in note for note in fallbacks.notes())
+    with pytest.raises(NotBuilt):  # It will be compiled, and the fastest division serves then.
+        PersistentForwardSolver().launches(RNNProblem(first, Lacking((source, fastest), "")))
