@@ -24,15 +24,20 @@ FEW_BATCHES = (1, 8, 32, 128)
 STORED = tuple(product((KINDS[kind][0] for kind in ("half", "TF32")), ("nhwc", "nchw")))
 # channels -> image sizes that networks normalise
 NORMALIZED = {
-    16: (112, 56), 24: (56,), 32: (112, 56, 28), 64: (112, 56, 28, 14), 96: (112, 56, 28, 14), 128: (112, 56, 28, 14),
-    144: (56, 28), 192: (56, 28, 14), 256: (56, 28, 14, 7), 384: (14,), 512: (56, 28, 14, 7), 576: (14,), 960: (7,),
-    1024: (28, 14, 7), 1280: (7,), 2048: (14, 7),
+    16: (112, 56), 24: (56,), 32: (112, 56, 28), 36: (28,), 64: (112, 56, 28, 14), 90: (14,), 96: (112, 56, 28, 14),
+    128: (112, 56, 28, 14), 144: (56, 28), 192: (56, 35, 28, 14), 256: (56, 28, 14, 7), 384: (17, 14),
+    512: (56, 28, 14, 7), 576: (14,), 768: (17,), 960: (7,), 1024: (28, 14, 7), 1280: (7,), 2048: (14, 7),
 }  # fmt: skip
+# Channels and filters, and image sizes. Planes of 17 x 17 and 7 x 7 are no multiples of a vector.
+CONVOLVED = ((64, 64), (256, 512), (1024, 128), (36, 58), (3, 32))
+CONVOLVED_SIZES = (56, 17, 14, 7)
 FUSED = tuple(r.norm_fused(ops, backward) for ops, backward in product((1, 2), (False, True)))
 DEPTHWISE = (
     (32, 112), (96, 112), (144, 56), (192, 28), (384, 14), (576, 14), (960, 7), (256, 56), (512, 14), (768, 7),
+    (36, 56), (36, 28), (90, 28), (90, 14),
 )  # fmt: skip
 POOLED = ((64, 112), (64, 256), (128, 56), (192, 28), (256, 28), (480, 14), (512, 14), (832, 7), (2048, 7))
+VOLUMES = ((32, 64), (64, 32), (128, 16))  # channels, and the size of volumes
 WINDOWS = (
     ("MAX", 2, 2, 0), ("MAX", 3, 2, 1), ("MAX", 3, 2, 0), ("MAX", 3, 1, 1), ("AVERAGE_COUNT_EXCLUDE_PADDING", 2, 2, 0),
     ("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1), ("AVERAGE_COUNT_INCLUDE_PADDING", 3, 2, 1),
@@ -40,7 +45,7 @@ WINDOWS = (
 )  # fmt: skip
 CLASSES = ((10, 1), (100, 1), (1000, 1), (21, 64), (32000, 1), (50257, 1), (151000, 1), (4, 128), (64, 56))
 DROPPED = ((1024, 1), (4096, 1), (64, 56), (256, 28), (512, 14), (37, 11))
-HIDDEN = (64, 128, 256, 512, 650, 768, 1024, 2048)
+HIDDEN = (64, 128, 256, 512, 650, 768, 800, 1024, 1500, 2048)
 STACKS = ((1, 1), (2, 1), (2, 2))  # layers, directions
 SEQUENCES = (1, 8, 20, 32, 64, 128)
 HEADS = ((8, 32), (12, 64), (16, 80), (8, 96), (32, 128), (8, 256), (6, 40))  # heads, size of each
@@ -61,10 +66,20 @@ def depthwise_convolution() -> Iterator[Operation]:
         yield from (plain, data_gradient(plain), filter_gradient(plain))
 
 
+def convolutions() -> Iterator[Operation]:
+    """Yield convolutions and gradients with and without a stride."""
+    layers = product(("half", "TF32"), FORMATS.values(), (2, 32), CONVOLVED, CONVOLVED_SIZES, (1, 3, 5), (1, 2))
+    for kind, layout, n, (channels, filters), size, taps, stride in layers:
+        plain = convolution(Layer(n, channels, size, filters, taps, stride), kind, layout)
+        yield from (plain, data_gradient(plain), filter_gradient(plain))
+
+
 def pooling() -> Iterator[Operation]:
-    for (data_type, layout), n, (channels, size), window in product(STORED, FEW_BATCHES, POOLED, WINDOWS):
-        for backward in (False, True):
+    for (data_type, layout), n, backward in product(STORED, FEW_BATCHES, (False, True)):
+        for (channels, size), window in product(POOLED, WINDOWS):
             yield r.pooling(*window, backward)(data_type, (n, channels, size, size), layout)
+        for (channels, size), window in product(VOLUMES, WINDOWS[:2]):
+            yield r.pooling(*window, backward)(data_type, (n, channels, size, size, size), layout)
 
 
 def softmax_and_dropout() -> Iterator[Operation]:
@@ -98,6 +113,7 @@ PARTS: dict[str, Callable[[], Iterator[Any]]] = {
     for made in (
         batch_normalization,
         depthwise_convolution,
+        convolutions,
         pooling,
         softmax_and_dropout,
         recurrent_networks,

@@ -19,6 +19,7 @@ from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.sources import KERNELS, flatten, module
 from dualdnn.conformance import build_ahead, build_command, kernel_sweeps, kernel_wheel
+from dualdnn.conformance.bench.networks import networks
 from dualdnn.conformance.bench.rows import batch_training, rows
 from dualdnn.conformance.build_ahead import with_workspace
 from dualdnn.conformance.command_line import main
@@ -145,6 +146,16 @@ def test_sweeps_close_the_batches_of_a_network():
     ]
     wanted = {*modules_of(held_out, H100)}
     assert len(wanted) > 4 and len(wanted - swept) <= 1
+
+
+@pytest.mark.long
+def test_tiles_of_networks_are_in_the_sweep_of_convolutions():
+    """The sweep has none of their layers. Planes of 35 x 35 and strides need kernels of their own."""
+    rows = [row for network in networks() if network.name in ("inception_v3", "resnet18") for _, row in network.rows()]
+    found = [row.operation for row in rows if row.family in ("convolution", "data gradient", "filter gradient")]
+    wanted = modules_of([with_room(operation, H100) for operation in found], H100)
+    tiles = {made for made in wanted if made[0] == "convolution/implicit_gemm/tma.cu"}
+    assert len(tiles) > 5 and tiles <= set(kernel_wheel.listed(H100, "convolutions"))
 
 
 @pytest.mark.parametrize("part", kernel_sweeps.PARTS)
