@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from dualdnn.api.operations import BackendError, Operation, dlpack
+from dualdnn.api.operations import BackendError, Operation, OperationGraph, Unsupported, dlpack
 from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
@@ -227,17 +227,31 @@ class AcceleratedBackend:
         """Return operations ordered by expected speed; above level RUN, their canonical operations decide the order."""
         if self.reproducible == RUN:
             return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
-        return sorted(operations, key=lambda o: estimated_seconds(canonical_operation(o), self.planned_on))
+        return sorted(operations, key=self._canonical_rank)
+
+    def _canonical_rank(self, operation: Any) -> tuple[bool, float]:
+        """Return by what a level ranks an operation, without its batch: estimated seconds of its canonical operation.
+
+        A graph ranks as the one operation that it is to its engine. Other graphs follow, the last engine first.
+        """
+        if isinstance(operation, OperationGraph):
+            if operation.single is None:
+                return True, -operation.engine
+            operation = operation.single.operation
+        return False, estimated_seconds(canonical_operation(operation), self.planned_on)
 
     def in_one_order(self, operations: Sequence[Operation]) -> list[Operation]:
-        """Return the operations that add in the same order as the preferred one; at level RUN return all.
+        """Return the operations that add in the order of the preferred one; at level RUN return all.
 
         If a search chose another order because it is faster, results would depend on the batch and the device.
         """
         if self.reproducible == RUN or not operations:
             return list(operations)
-        orders = {operation: summation_order(operation, self.planned_on) for operation in operations}
-        return [o for o in operations if orders[o] == orders[self.preferred_algorithms(operations)[0]]]
+        orders = {}
+        for operation in operations:
+            with suppress(Unsupported):  # Nothing adds it in an order of the level.
+                orders[operation] = summation_order(operation, self.planned_on)
+        return [o for o in orders if orders[o] == orders[self.preferred_algorithms(list(orders))[0]]]
 
     def graph_solvers(self, operation: Any) -> tuple[str, ...]:
         """Return the names of the solvers that the engine knob of an operation graph selects from."""

@@ -13,6 +13,7 @@ from ..enumerations import cudnnBackendDescriptorType_t as Kind
 from ..enumerations import cudnnBackendKnobType_t
 from ..handle import Handle
 from ..operations import OperationGraph
+from ..operations.backend import RUN
 from ..operations.graph import KnobChoice
 from ..status import BAD_PARAM, NOT_SUPPORTED, CudnnError, expect
 from .engines import ENGINES, Engine
@@ -123,7 +124,10 @@ def configuration(given: Given) -> tuple[Configuration, Results]:
 
 @finalizes_with_results(Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
 def heuristics(given: Given) -> tuple[Graph, Results]:
-    """Return the configurations that can execute the graph, ordered by expected speed."""
+    """Return the configurations that can execute the graph, ordered by expected speed.
+
+    Above level RUN these are configurations that add in the order of the first.
+    """
     graph: Graph = given.record("OPERATION_GRAPH")
     element = given.one("OPERATION_GRAPH")
     able = {}
@@ -131,7 +135,9 @@ def heuristics(given: Given) -> tuple[Graph, Results]:
         if not known.refuses(graph.nodes):
             made, results = described_engine(graph, index)
             able[made.operation()] = _configured(element, made, results)
-    ranked = graph.handle.backend.preferred_algorithms(list(able))
+    handle, found = graph.handle, list(able)
+    alike = found if handle.reproducible == RUN else handle.backend.in_one_order(found)
+    ranked = handle.backend.preferred_algorithms(alike)
     return graph, {Name.CUDNN_ATTR_ENGINEHEUR_RESULTS: tuple(able[operation] for operation in ranked)}
 
 

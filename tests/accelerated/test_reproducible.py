@@ -9,13 +9,16 @@ from dualdnn.accelerated.runtime.choices import key_of
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, Problem, Solver, SolverFamily, summation_order
 from dualdnn.api import cudnn
 from dualdnn.api.abi.objects import _value
+from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Forward
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t, cudnnStatus_t
 from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec, Unsupported
 from dualdnn.api.operations.backend import LEVELS
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
-from dualdnn.conformance.bits.graphs import GRAPHS_AND_FUSED
+from dualdnn.conformance.bits.graphs import GRAPHS_AND_FUSED, with_images
+from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64, Builder, proposed
 
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 FMA = cudnnMathType_t.CUDNN_FMA_MATH
@@ -136,6 +139,29 @@ def test_an_engine_of_a_graph_chooses_among_solvers_of_one_order():
     assert 1 < counts["batch"] < counts["run"]
     chosen = replace(graph, choice=counts["batch"])
     assert handle("batch").backend.solvers(chosen) == ("graph.one_operation",)
+
+
+def proposed_engines(level, graph):
+    """Return the global indices of the engines that heuristics propose for a graph."""
+    build = Builder(cudnn)
+    nodes = [build(node) for node in graph.nodes]
+    given = {"HANDLE": (Type.CUDNN_TYPE_HANDLE, (handle(level),)), "OPS": (DESCRIPTOR, nodes)}
+    found = []
+    for config in proposed(build, build.finalized(Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, given)):
+        (engine,) = build.get(config, Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "ENGINE", DESCRIPTOR)
+        found += build.get(engine, Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, "GLOBAL_INDEX", INT64)
+    return found
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("name", ["graph-one-float-nchw", "graph-data-float-nchw", "graph-tanh-added-half-nhwc"])
+def test_heuristics_propose_engines_of_one_order_for_every_batch(name):
+    """Engines without an order, as of FFT, are not proposed above level ``run``; the first one is that of any batch."""
+    graph, planned_on = GRAPHS_AND_FUSED[name], handle("batch").backend.planned_on
+    engines = [tuple(proposed_engines("batch", with_images(graph, images))) for images in (1, 2, 40)]
+    orders = {summation_order(replace(graph, engine=index), planned_on) for index in engines[0]}
+    assert len(set(engines)) == len(orders) == 1
+    assert set(engines[0]) < set(proposed_engines("run", graph))
 
 
 def test_every_solver_that_may_serve_adds_in_the_order_of_the_level(as_on_a_gpu):
