@@ -22,6 +22,7 @@ DEEDS = {
     "copy": "fork()",
     "leave": "if (fork() == 0) { sleep(90); _exit(0); } for (;;) pause()",
     "stop": "raise(SIGSTOP)",
+    "nap": "sleep(4)",
     "round": "fesetround(FE_UPWARD)",
     "scribble": 'for (int n = 3; n < 64; n++) write(n, "\\0\\xff" "Agarbage garbage", 18)',
     "accept": "return 0",
@@ -171,6 +172,19 @@ def test_a_library_that_writes_into_foreign_descriptors_loses_its_results(librar
     assert (
         "cudnnSetActivationDescriptor: CUDNN_STATUS_NOT_SUPPORTED"
         in said["library/test_activation_descriptor_round_trip"]
+    )
+
+
+@pytest.mark.long  # waits four seconds for a case
+def test_no_result_is_missed_of_a_case_that_takes_long(library, tmp_path, monkeypatch):
+    """The case before it is skipped, and has a report less."""
+    monkeypatch.setattr(workers, "LOST_SECONDS", 1.0)
+    cases = [SKIPPED, "pooling/test_null_descriptors"]
+    status, found = run(tmp_path, library(cudnnSetPooling2dDescriptor="nap"), "--jobs", "1", cases=cases)
+    said = {case.id: case.message for case in found}
+    assert (
+        status == 1
+        and "cudnnSetPooling2dDescriptor: CUDNN_STATUS_NOT_SUPPORTED" in said["pooling/test_null_descriptors"]
     )
 
 

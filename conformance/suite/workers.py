@@ -61,7 +61,7 @@ class Workers:
         self.how = ""
         self.processes: dict[Any, str] = {}  # process of a worker -> name of its file
         self.ended_here: dict[int, str] = {}  # pid of a worker that was killed -> why
-        self.received: Counter[str] = Counter()  # name of a worker's file -> cases whose results have arrived
+        self.received: Counter[str] = Counter()  # name of a worker's file -> reports that have arrived
         self.over = threading.Event()
         threading.Thread(target=self._end_others, daemon=True).start()
 
@@ -80,7 +80,7 @@ class Workers:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
             found = {process.pid for process, _ in workers if _is_stopped(process)}
-            now, late = time.monotonic(), {p.pid for p, name in workers if self._finished(name) > self.received[name]}
+            now, late = time.monotonic(), {p.pid for p, name in workers if self._sent(name) > self.received[name]}
             since = {pid: since.get(pid, now) for pid in late}
             self._end(seen & found, "stopped its process, which was ended")
             self._end(
@@ -95,8 +95,8 @@ class Workers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _finished(self, name: str) -> int:
-        """Return how many cases a worker has finished, by its file."""
+    def _sent(self, name: str) -> int:
+        """Return how many reports a worker has sent by the end of its last case, by its file."""
         path = Path(self.folder.name, name)
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
         return int(lines[1]) if len(lines) > 1 and lines[1].isdigit() else 0
@@ -143,7 +143,7 @@ class Workers:
         """Count a result of a case, or the case that ended a worker."""
         self.fruitless = 0
         self.vanished -= report.when == "???"
-        if report.when == "teardown" and (node := getattr(report, "node", None)) is not None:
+        if (node := getattr(report, "node", None)) is not None:
             self.received[node.gateway.id] += 1
 
     @pytest.hookimpl(tryfirst=True)
@@ -213,13 +213,13 @@ class Watched:
 
     def __init__(self, path: Path, seconds: float, subjects: Sequence[str]) -> None:
         self.file, self.seconds, self.subjects = path.open("w", encoding="utf-8"), seconds, subjects
-        self.finished = 0  # cases whose results were sent
+        self.sent = 0  # reports of cases
         self._begin([], STARTING_SECONDS)
 
     def _begin(self, clauses: list[str], seconds: float) -> None:
         self.file.seek(0)
         self.file.truncate()
-        self.file.write(f"{json.dumps(clauses)}\n{self.finished}\n")
+        self.file.write(f"{json.dumps(clauses)}\n{self.sent}\n")
         self.file.flush()
         faulthandler.dump_traceback_later(seconds, exit=True, file=self.file)
 
@@ -237,12 +237,14 @@ class Watched:
     def pytest_collection_finish(self) -> None:
         faulthandler.cancel_dump_traceback_later()
 
+    def pytest_runtest_logreport(self) -> None:
+        self.sent += 1
+
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         clauses = sorted(clauses_of(item))
         self._begin(clauses, self.seconds)
         yield
-        self.finished += 1
         self._begin(clauses, self.seconds)
         faulthandler.cancel_dump_traceback_later()
 
