@@ -189,6 +189,11 @@ def test_rows_and_planes(libraries, includes, tmp_path):
       CHECK(cudaMallocPitch((void **)&rows, &pitch, 5, 3)); TRUE(pitch % 256 == 0);
       CHECK(cudaMemset2D(rows, pitch, 4, 5, 3)); EXPECT(cudaErrorInvalidValue, cudaMemset2D(rows, pitch, 4, 5, 4));
       CHECK(cudaMemcpy2D(back, 5, rows, pitch, 5, 3, cudaMemcpyDefault)); TRUE(back[14] == 4);
+      char *a, *b, large[1024]; CHECK(cudaMalloc((void **)&a, 64)); CHECK(cudaMalloc((void **)&b, 64)); struct cudaMemcpy3DParms far = {
+        .srcPtr = {large, 8, 8, 9}, .dstPtr = {a, 8, 8, 9}, .extent = {8, 9, 1}, .kind = cudaMemcpyDefault};
+      CHECK(cudaMemcpy2D(a, 8, b, 8, 8, 8, cudaMemcpyDefault)); EXPECT(cudaErrorInvalidValue, cudaMemcpy2D(a, 8, b, 8, 8, 9, cudaMemcpyDefault));
+      EXPECT(cudaErrorInvalidValue, cudaMemcpy2D(large, 8, b, 8, 8, 9, cudaMemcpyDefault)); EXPECT(cudaErrorInvalidValue, cudaMemcpy3D(&far));
+      EXPECT(cudaErrorInvalidValue, cudaMemcpy(large, a, 8, cudaMemcpyHostToHost)); CHECK(cudaMemcpy(large, host, 8, cudaMemcpyHostToHost));
       CHECK(cudaMemcpyPeer(rows, 0, box.ptr, 0, 2)); TRUE(rows[0] == 9); EXPECT(cudaErrorInvalidDevice, cudaMemcpyPeer(rows, 1, box.ptr, 0, 2));
       return 0;
     }

@@ -108,11 +108,14 @@ int cudaMemPoolSetAccess(void *pool, const void *given, size_t count) { return n
 int cudaMemPoolGetAccess(int *flags, void *pool, const void *location) { return noted(cuMemPoolGetAccess(flags, pool, location)); }
 
 enum { DEFAULT_COPY = 4 };  /* This is cudaMemcpyDefault, the last of the kinds. */
+/* Return the kind of a whole copy by its first bytes: rows behind an allocation are no host memory. */
+static int direction(const void *to, const void *from, int kind) {
+  return kind == DEFAULT_COPY ? 2 * (kind_of(from) > 1) + (kind_of(to) > 1) : kind;
+}
 static int copied(void *to, const void *from, size_t size, int kind, void *stream) {
-  if (kind == DEFAULT_COPY) kind = 2 * (kind_of(from) > 1) + (kind_of(to) > 1);
   switch (kind) {
     case 0:
-      if (size && (!to || !from)) return INVALID_VALUE;
+      if (size && (!to || !from || kind_of(to) == 2 || kind_of(from) == 2)) return INVALID_VALUE;
       if (size) memmove(to, from, size);
       return cuStreamSynchronize(stream);
     case 1: return cuMemcpyHtoDAsync_v2((address)to, from, size, stream);
@@ -121,12 +124,13 @@ static int copied(void *to, const void *from, size_t size, int kind, void *strea
     default: return INVALID_DIRECTION;
   }
 }
-int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) { return noted(copied(to, from, size, kind, stream)); }
+int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) { return noted(copied(to, from, size, direction(to, from, kind), stream)); }
 int cudaMemcpy(void *to, const void *from, size_t size, int kind) { return cudaMemcpyAsync(to, from, size, kind, 0); }
 int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind, void *stream) {
   if (kind < 0 || kind > DEFAULT_COPY) return noted(INVALID_DIRECTION);
   if (width > to_pitch || width > from_pitch) return noted(INVALID_VALUE);
   int status = SUCCESS;
+  kind = direction(to, from, kind);
   for (size_t row = 0; row < height && !status; row++)
     status = copied((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind, stream);
   return noted(status);
@@ -150,10 +154,10 @@ int cudaMemcpy3DAsync(const struct copy_3d *c, void *stream) {
   if (!c || !fits(&c->from, c->extent) || !fits(&c->to, c->extent)) return noted(INVALID_VALUE);
   if (c->kind < 0 || c->kind > DEFAULT_COPY) return noted(INVALID_DIRECTION);
   if (c->from.array || c->to.array) return noted(NOT_SUPPORTED);
-  int status = cuStreamSynchronize(stream);
+  int status = cuStreamSynchronize(stream), kind = direction(row_of(&c->to, 0, 0), row_of(&c->from, 0, 0), c->kind);
   for (size_t plane = 0; plane < c->extent.depth; plane++)
     for (size_t row = 0; row < c->extent.height && !status; row++)
-      status = copied(row_of(&c->to, row, plane), row_of(&c->from, row, plane), c->extent.width, c->kind, stream);
+      status = copied(row_of(&c->to, row, plane), row_of(&c->from, row, plane), c->extent.width, kind, stream);
   return noted(status);
 }
 int cudaMemcpy3D(const struct copy_3d *c) { return cudaMemcpy3DAsync(c, 0); }
