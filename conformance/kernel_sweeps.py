@@ -38,7 +38,7 @@ DEPTHWISE = (
 )  # fmt: skip
 POOLED = ((64, 112), (64, 256), (128, 56), (192, 28), (256, 28), (480, 14), (512, 14), (832, 7), (2048, 7))
 VOLUMES = ((32, 64), (64, 32), (128, 16))  # channels, and the size of volumes
-WINDOWS = (
+WINDOWS: tuple[tuple[str, int, int, int], ...] = (
     ("MAX", 2, 2, 0), ("MAX", 3, 2, 1), ("MAX", 3, 2, 0), ("MAX", 3, 1, 1), ("AVERAGE_COUNT_EXCLUDE_PADDING", 2, 2, 0),
     ("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1), ("AVERAGE_COUNT_INCLUDE_PADDING", 3, 2, 1),
     ("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0),
