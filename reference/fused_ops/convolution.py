@@ -51,8 +51,8 @@ def _convolved(
     inner = operation.inner
     total, terms = scaled(x, scale, bias)
     passed = activated(operation.activation, total)
-    # If ReLU turns a NaN into 0, the element has no error.
-    terms = np.where(np.isnan(total) & ~np.isnan(passed), 0, terms)
+    # If the activation turns a NaN or an infinity into a number, the element has no error.
+    terms = np.where(~np.isfinite(total) & np.isfinite(passed), 0, terms)
     memory = {name: _bytes_of(inner.tensor(name), values) for name, values in others.items()}
     output = inner.outputs[0]
     memory[output] = np.zeros(inner.nbytes(output), np.uint8)
