@@ -64,15 +64,30 @@ class NotJudged(Exception):
 
 
 class Seen:
-    """Wrap the program's device memory for our functions and the recorder."""
+    """Wrap the program's device memory for our functions and the recorder.
+
+    place: address of the memory. address: what our functions see. They differ for memory whose size the library
+    decides: ours may need more bytes, which then overlap no other operand.
+    """
 
     writable = True
 
-    def __init__(self, memory: Memory, address: int, nbytes: int | None = None) -> None:
-        self.memory, self.address, self.nbytes = memory, address, nbytes
+    def __init__(self, memory: Memory, place: int, nbytes: int | None = None, is_own: bool = False) -> None:
+        self.memory, self.place, self.nbytes = memory, place, nbytes
+        self.address = place + AMPLE if is_own else place
 
     def to_host(self, dtype: Any, count: int) -> Array:
-        return self.memory.read(self.address, count * np.dtype(dtype).itemsize).view(dtype)
+        return self.memory.read(self.place, count * np.dtype(dtype).itemsize).view(dtype)
+
+
+def argument(parameter: Parameter, value: Any, memory: Memory) -> Any:
+    """Return what our function gets for an argument of the library: sizes that the library decides are ample."""
+    is_own = OWN.search(parameter.name) is not None
+    if parameter.memory == "device" and parameter.name.lower() == "workspace":
+        return Seen(memory, 1 << 20)
+    if parameter.memory == "device" and is_own and type(value) is int and value:
+        return Seen(memory, value, is_own=True)
+    return AMPLE if parameter.base_type == "size_t" and parameter.direction == "in" and is_own else value
 
 
 class Memory:
@@ -383,12 +398,8 @@ class Observed:
         observer = self.observer
         if self.function.name == "cudnnCreate":
             return Handle(Shadow(observer.memory), releases.current()), None, None
-        given = []
-        for parameter, value in zip(self.function.arguments, arguments, strict=True):
-            workspace = parameter.memory == "device" and parameter.name.lower() == "workspace"
-            if parameter.base_type == "size_t" and parameter.direction == "in" and OWN.search(parameter.name):
-                value = AMPLE
-            given.append(Seen(observer.memory, 1 << 20) if workspace else value)
+        pairs = zip(self.function.arguments, arguments, strict=True)
+        given = [argument(parameter, value, observer.memory) for parameter, value in pairs]
         handle = next((value for value in arguments if isinstance(value, Handle)), None)
         shadow = handle.backend if handle is not None else None
         if shadow is not None:
@@ -423,7 +434,7 @@ class Observed:
         for name, operand in () if asked is None else asked[1].items():
             if operand is not None:
                 with contextlib.suppress(NotJudged):  # The shadow's workspace is no memory.
-                    sizes[operand.address] = observer.bytes_of(asked[0], name, operand.address)
+                    sizes[operand.place] = observer.bytes_of(asked[0], name, operand.place)
         given = [
             Seen(observer.memory, value, sizes[value])
             if parameter.memory == "device" and type(value) is int and sizes.get(value) is not None
@@ -581,10 +592,10 @@ class Look:
         for name, operand in self.operands.items():
             if operand is None or not self._is_seen(name):
                 continue
-            size = self.observer.bytes_of(self.operation, name, operand.address)
+            size = self.observer.bytes_of(self.operation, name, operand.place)
             if size is None:
                 raise NotJudged(f"nobody knows how much memory {name} has")
-            found[name] = operand.address, size
+            found[name] = operand.place, size
         return found
 
     def _contents(self) -> dict[str, Array]:

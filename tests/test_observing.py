@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dualdnn.api.document import functions
 from dualdnn.api.operations import parse
 from dualdnn.conformance import observed
 from dualdnn.conformance.command_line import main
@@ -25,6 +26,18 @@ ACTIVATION = (
     f" beta=0.0, x=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims={DIMS}, strides={STRIDES}),"
     f" y=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims={DIMS}, strides={STRIDES}))"
 )
+
+
+def test_memory_whose_size_the_library_decides_overlaps_no_other_operand():
+    """NVIDIA's reserve space of a recurrent network may be smaller than ours, with dx right behind it."""
+    parameters = {p.name: p for p in functions()["cudnnRNNBackwardData_v8"].arguments}
+    memory = SimpleNamespace(read=lambda address, count: np.full(count, address % 251, np.uint8))
+    reserve = observed.argument(parameters["reserveSpace"], 4096, memory)
+    assert reserve.address >= observed.AMPLE and reserve.address % 256 == 4096 % 256
+    assert reserve.to_host(np.uint8, 2).tolist() == [4096 % 251] * 2
+    assert observed.argument(parameters["dx"], 4096, memory) == 4096
+    assert observed.argument(parameters["reserveSpace"], 0, memory) == 0
+    assert observed.argument(parameters["reserveSpaceSize"], 1120, memory) == observed.AMPLE
 
 
 class Device:
