@@ -44,7 +44,7 @@ struct Items {
   __device__ __forceinline__ bool is_single() const { return keeps_rows && first_group + apart >= groups; }
   // Returns whether an item continues the item before it, so that the states are in registers.
   __device__ __forceinline__ bool goes_on(const Item& before, const Item& item) const {
-    return is_single() || (STACKED && before.slice == item.slice && before.group == item.group);
+    return is_single() || (before.slice == item.slice && before.group == item.group);
   }
   __device__ __forceinline__ bool needs_rows(const Item& item) const {
     return !keeps_rows || (item.t == 0 && item.group == first_group);

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +26,8 @@ from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance import kernel_wheel
 from dualdnn.conformance.bench.rnn_rows import forward, network, passes
 from dualdnn.conformance.trial import prepare
+
+KERNELS = Path(__file__).parent / "kernels"
 
 
 class Divided:
@@ -122,6 +127,27 @@ def test_vectors_that_begin_between_multiples_of_16_bytes(cell, data_type, hidde
     forwards = Division(gates, 1, 16, -(-hidden // 16), 1, hidden * size)
     backwards = Division(1, 1, 16, -(-hidden // 16), 1, gates * hidden * size)
     gradients_agree(cell, data_type, hidden, 5, solvers(forwards, backwards))
+
+
+@pytest.mark.parametrize("groups, blocks", [(1, 4), (1, 6), (3, 6), (2, 5), (2, 12)])
+def test_an_item_goes_on_with_the_states_of_the_item_before_if_both_have_one_slice_and_group(groups, blocks):
+    """Two of four blocks that share six slices have one each, and would read other states before these are stored."""
+    device, steps = open_device("emulated"), 4
+    problem = RNNProblem(forward(network(LSTM, 40, 1, 2, FLOAT), steps, (steps,) * 3), device)
+    definitions = Division(4, 1, 16, 3, groups, 160).definitions(problem)
+    found = device.allocate(blocks * 64 * 3 * 4)
+    device.upload(found.address, np.full(blocks * 64 * 3, -1, np.int32))
+    device.function(KERNELS / "items.cu", "rnn_items", definitions).launch(
+        struct.pack("Qiiii", found.address, 3, 2, groups, steps), (blocks,), (256,)
+    )
+    listed = np.frombuffer(device.download(found.address, found.nbytes), np.int32).reshape(blocks, 64, 3)
+    seen = 0
+    for of_block in listed:
+        items = [tuple(map(int, item)) for item in of_block if item[0] >= 0]
+        seen += len(items)
+        for (*places, goes_on), (*behind, _) in itertools.pairwise(items):
+            assert goes_on == (places == behind), items
+    assert seen == 6 * groups * steps
 
 
 class H200:
