@@ -49,7 +49,7 @@ FINDINGS = {
     "cudnnSetOpTensorDescriptor": (
         "corrupt",
         "tensor_arithmetic/test_what_is_set_is_read[CUDNN_OP_TENSOR_ADD-CUDNN_DATA_FLOAT-CUDNN_NOT_PROPAGATE_NAN]",
-        "ended the process by signal 6 (SIGABRT)"),
+        "ended the process by signal"),  # The allocator may notice the damage, or meet it.
     "cudnnSetTensorTransformDescriptor": (
         "round", "transform/test_null_arrays_mean_none", "changed how its process rounds, or made subnormal numbers 0"),
     "cudnnSetPooling2dDescriptor": ("", "pooling/test_null_descriptors", "cudnnSetPooling2dDescriptor"),

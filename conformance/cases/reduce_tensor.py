@@ -294,6 +294,19 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
     refuses(INVALID_VALUE, "cudnnReduceTensor/c31", cudnn.cudnnReduceTensor, *arguments.values(), unchanged=unchanged)
 
 
+@shows("cudnnReduceTensor/c17 c31")
+@pytest.mark.parametrize("size", [2**31 + 4, 2**32 + 4], ids=str)
+def test_size_that_no_int_holds(subject, cudnn, caller, size):
+    """A size beyond 31 bits is not truncated; only the size is that large."""
+    if subject.is_python or subject.knows_sizes:
+        pytest.skip("numbers of Python have any size, and memory of that size would be needed")
+    dims, to = LONG[0]
+    arguments = arguments_of(caller, reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to)))
+    assert arguments["workspaceSizeInBytes"] > 4
+    arguments["workspaceSizeInBytes"] = size
+    cudnn.cudnnReduceTensor(*arguments.values())
+
+
 def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
     """Return the arguments of the documented call, by name; the workspace is as large as the subject asks for."""
     memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
