@@ -104,6 +104,7 @@ def test_the_usual_link_name_is_the_runtime_of_the_headers(tmp_path, monkeypatch
     assert release_of_headers() == release
 
 
+@pytest.mark.long  # builds the runtime of another release
 def test_link_names_of_a_chosen_release(libraries, tmp_path):
     names = {RUNTIMES[name] // 1000: name for name in RUNTIMES}
     assert os.readlink(libraries / "libcudart.so") == names[release_of_headers()]

@@ -92,6 +92,14 @@ def test_pixels_are_what_the_reference_computes(kind, cell, shape, monkeypatch):
     assert len(looked(3)[1].wrong) == 1
 
 
+def test_every_channel_has_its_turn():
+    """A call computes 16 of 256 channels, one of each 16 neighbours; later calls compute others."""
+    operation = convolution("Forward", (2, 6, 9, 8), 256, 3, 1, 1)
+    calls = [pixels.channels_of(operation, number).tolist() for number in range(200)]
+    assert all([channel // 16 for channel in call] == list(range(16)) for call in calls)
+    assert {channel for call in calls for channel in call} == set(range(256))
+
+
 # Layers of ResNet-50 at batch 128: (input channels, size, filters, taps, stride, number of equal layers).
 LAYERS = [(3, 224, 64, 7, 2, 1)]
 for size, width, blocks in ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3)):

@@ -228,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (a.dhx && t > 0 && length > 0 && behind == last) a.dhx[given] = store<ELEMENT>(sum);
       if (t == s.steps) continue;
       // No step of the sequence follows its last one: the gradients of others are 0, and 0 times an infinity is NaN.
-      // With a layer above, the sum holds its gradients, too.
+      // The sum of a layer below another also holds the gradients of that layer, which the step needs.
       if (step == first && (!STACKED || cells.layer == 0)) sum = COMPUTE(0);
       const COMPUTE final = a.dhy && (step == first || length == 0) ? load<COMPUTE>(a.dhy[given]) : COMPUTE(0);
       const bool exists = step < length;

@@ -265,16 +265,14 @@ class TmaKernel(ProductKernel):
         longest, mapped = max(counts), self._is_mapped(products[0])
         costs = self._tile_clocks(products[0], mapped)
         best, clocks = list[stream_k.Shares](), UNDIVIDED * (longest * costs[0] + costs[1])
+        if not all(map(self._divides, products)):
+            return best
         for wanted in range(2, MAX_PARTS + 1):
             share = -(-longest // wanted)
             parts = [-(-count // share) for count in counts]
             shared = sum(n for n, of_tile in zip(tiles, parts, strict=True) if of_tile > 1)
             blocks = sum(n * of_tile for n, of_tile in zip(tiles, parts, strict=True))
-            if (
-                share < MIN_K_BLOCKS
-                or blocks > products[0].device.multiprocessors
-                or not all(map(self._divides, products))
-            ):
+            if share < MIN_K_BLOCKS or blocks > products[0].device.multiprocessors:
                 break
             if shared * self._tile_warps(products[0]) * COUNTER_SIZE > COUNTER_BYTES:
                 break
