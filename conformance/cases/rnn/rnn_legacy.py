@@ -343,7 +343,7 @@ QUERIES = {"w": "cudnnGetRNNWorkspaceSize", "r": "cudnnGetRNNTrainingReserveSize
 
 @pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @shows(f"{INFERENCE}/c05", *(f"{name}/c06" for name in (TRAINING, DATA, WEIGHTS)), "cudnnFindRNNForwardTrainingAlgorithmEx/c08",
-       *(f"{name}/c04" for name in FINDS if TRAINING[8:] not in name), *(f"{name}/c02" for name in QUERIES.values()), f"{QUERIES['w']}/c03")  # fmt: skip
+       *(f"{name}/c04" for name in FINDS if TRAINING[8:] not in name), *(f"{name}/c02" for name in QUERIES.values()), f"{QUERIES['w']}/c03", f"{QUERIES['r']}/c06")  # fmt: skip
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
 def test_spaces_of_the_size_that_is_asked_for(cudnn, handle, prepared, name):
     """The sizes that the queries return for three steps are enough for these, and not for nine."""
@@ -357,6 +357,12 @@ def test_spaces_of_the_size_that_is_asked_for(cudnn, handle, prepared, name):
     call()
     more = {p: [*good[p], *good[p][-1:] * 6] for p in good if p in DATA_DESCRIPTORS}
     call.refused(BAD_PARAM, CLAUSES[name][4], seqLength=len(steps) + 6, **more)
+    if "reserveSpace" in good:  # The workspace alone is then too small.
+        size = getattr(cudnn, QUERIES["r"])(
+            handle, good["rnnDesc"], len(steps) + 6, more.get("xDesc") or more["dxDesc"]
+        )
+        more |= {"reserveSpaceSizeInBytes": size, "reserveSpace": handle.to_device(np.zeros(size, np.uint8))}
+        call.refused(BAD_PARAM, CLAUSES[name][4], seqLength=len(steps) + 6, **more)
 
 
 @shows(f"{EX[0]}/c06 c07 c23 c38", f"{EX[1]}/c06 c07 c42", f"{EX[2]}/c06 c07 c10 c32 c46", f"{EX[3]}/c06 c07 c12 c20")
