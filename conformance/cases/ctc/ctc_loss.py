@@ -129,10 +129,12 @@ def test_probabilities_that_underflow(judged):
     judged(host((7, 3, 5), input_lengths=(7, 4, 5)), before={"probs": x.reshape(-1).view(np.uint8)})
 
 
+# The first sequence has more labels than time steps; the last one lacks a step because a label repeats. Where the labels
+# or lengths are read one place further on, one of them becomes feasible.
 INFEASIBLE: Mapping[str, Any] = {
-    "labels": (1, 1, 1, 2, 3, 2, 3),
-    "label_lengths": (3, 1, 3),
-    "input_lengths": (4, 4, 2),
+    "labels": (1, 2, 3, 1, 1, 1, 3, 2, 2),
+    "label_lengths": (5, 1, 3),
+    "input_lengths": (4, 4, 3),
 }
 
 
@@ -145,7 +147,7 @@ def test_more_labels_than_time_steps(judged, call, nan, mode):
     operation = host((5, 3, 4), **INFEASIBLE, mode=mode, nan=nan)
     before = {}
     if call == DEVICE:
-        operation = device((5, 3, 4), 3, mode=mode, nan=nan)
+        operation = device((5, 3, 4), 5, mode=mode, nan=nan)
         before = lists(INFEASIBLE["labels"], INFEASIBLE["label_lengths"], INFEASIBLE["input_lengths"], 9)
     prior = np.random.default_rng(3).standard_normal((5, 3, 4)).astype(np.float32)
     prior[::2] = np.nan

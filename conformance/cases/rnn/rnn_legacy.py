@@ -106,7 +106,7 @@ def test_projection_clipping_and_types(judged):
     for extended in (False, True):
         judged(extended, forward(plain(projected=3, layers=2), PACKED, LENGTHS, training=False))
         clip = RNNClipSpec(rnn.MINMAX, rnn.PROPAGATE, -0.3, 0.2)
-        judged(extended, *training(plain(projected=3, clip=clip, layers=1), PACKED, LENGTHS))
+        judged(extended, *training(plain(projected=3, clip=clip, layers=2), PACKED, LENGTHS))
         judged(extended, *training(plain(cell=rnn.GRU, data_type=DOUBLE, layers=1), PACKED, LENGTHS))
         judged(extended, *training(plain(cell=rnn.GRU, data_type=HALF, layers=1), PACKED, LENGTHS))
 

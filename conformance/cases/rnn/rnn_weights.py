@@ -234,12 +234,15 @@ def test_temporary_memory(cudnn, handle, fresh, refuses):
     describe(cudnn, fresh, MIXED)
     small = data_descriptor(cudnn, longest=3, batch=2, vector=INPUT, lengths=(3, 2))
     large = data_descriptor(cudnn, longest=300, batch=200, vector=INPUT, lengths=(3,) * 200)
+    weights = cudnn.cudnnGetRNNWeightSpaceSize(handle, fresh)
     for x in (small, large):
+        cudnn.cudnnRNNSetClip_v8(fresh, rnn.NONE, rnn.PROPAGATE, 0.0, 0.0)
         work, reserve = sizes_of(handle, fresh, TRAINING, x)
         assert reserve > 0
         assert sizes_of(handle, fresh, INFERENCE, x)[1] == 0
         cudnn.cudnnRNNSetClip_v8(fresh, rnn.MINMAX, rnn.PROPAGATE, -1.0, 1.0)
         assert tuple(sizes_of(handle, fresh, TRAINING, x)) == (work, reserve)
+        assert cudnn.cudnnGetRNNWeightSpaceSize(handle, fresh) == weights
     assert tuple(sizes_of(handle, fresh, TRAINING, small)) != (work, reserve)
     refuses(BAD_PARAM, f"{TEMPORARY}/c08", sizes_of, handle, fresh, TRAINING, data_descriptor(cudnn, vector=6))
     refuses(
