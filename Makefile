@@ -39,7 +39,7 @@ abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any libr
 	$(BIN)/dualdnn abi --out build/abi
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --every $(EVERY) --out abi-conformance-report
 	DUALDNN_BACKEND=accelerated DUALDNN_DEVICE=emulated DUALDNN_EMULATION_FOREIGN=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --every $(EVERY) --out abi-conformance-report/emulated
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not long" tests/test_c_library.py tests/test_c_library_bad_input.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not long" tests/c_library/test_c_library.py tests/c_library/test_c_library_bad_input.py
 
 clients: $(BIN)/.ready ## CuPy's cuDNN module, unmodified, on the C library
 	$(BIN)/python examples/clients/run_cupy.py

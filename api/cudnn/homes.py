@@ -1,7 +1,7 @@
 """Map each module of this package to its documented functions, so that the module is imported on first use of one of
 them."""
 
-# tests/test_start_up.py compares HOMES with what the modules define.
+# tests/installation/test_start_up.py compares HOMES with what the modules define.
 HOMES: dict[str, tuple[str, ...]] = {
     module: tuple(names.split())
     for module, names in {

@@ -5,7 +5,7 @@
 bugs.json gives for each bug its file, old text (which occurs once), new text, and what it breaks. It also gives the
 files of cases that should notice it, with an expression if they are many. Those run until one fails. In the end all
 failed cases must pass without the bugs. A bug in the reference is judged on the emulated device, because the reference
-judges: they disagree whichever is wrong. `tests/test_judge.py` and `faults.py` check the errors that the judge allows.
+judges: they disagree whichever is wrong. `tests/reference/test_judge.py` and `faults.py` check the errors that the judge allows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Evaluate one element of an output from its formula, in plain loops over Python numbers, as the document says.
 
-It shares nothing with the reference's arrays, blocks and formulas, and tests/test_formulas.py checks its imports. So it
+It shares nothing with the reference's arrays, blocks and formulas, and tests/reference/test_formulas.py checks its imports. So it
 can judge the reference itself, and decide which of two backends is outside the bound.
 """
 

@@ -66,7 +66,7 @@ def test_every_function_of_the_public_headers_is_declared(includes):
 
 
 def test_limits(includes, tmp_path):
-    """Every macro has the public header's value; tests/test_enumerations.py compares the enumerators."""
+    """Every macro has the public header's value; tests/api/test_enumerations.py compares the enumerators."""
     source = tmp_path / "limits.c"
     limits = [line.split()[1:] for line in header._limits()]
     asserted = (f'_Static_assert({name} == {value}, "{name}");' for name, value in limits if name not in RAISED)

@@ -159,7 +159,7 @@ def test_kernels_of_a_benchmark_are_built_before_it(device, monkeypatch):
 
 def test_every_definition_that_makes_variants_has_its_reason(listed):
     """docs/performance/variants.md names each definition, except for data types and constants with one value."""
-    page = (Path(__file__).parent.parent / "docs/performance/variants.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/performance/variants.md").read_text()
     values = defaultdict(set)
     for source, definitions in listed.wanted:
         for name, value in definitions:

@@ -17,7 +17,7 @@ from dualdnn.conformance.cases.reduce_tensor import reduction
 DIMS = (2, 3, 4, 5)
 PLAIN = TensorSpec.packed(FLOAT, DIMS)
 SUM = AddTensor(1.5, 0.5, TensorSpec.packed(FLOAT, (1, 3, 1, 1)), PLAIN)
-EXAMPLE = Path(__file__).parent.parent / "examples/judging/softmax_kernel.py"
+EXAMPLE = Path(__file__).parents[2] / "examples/judging/softmax_kernel.py"
 
 
 def numbers(dims, dtype=np.float32):

@@ -16,7 +16,7 @@ from dualdnn.conformance.suite.completeness import lacking
 from dualdnn.conformance.tiers import FULL, SMOKE, STANDARD, Tier, TierError, read_tier
 from dualdnn.conformance.tiers.choosing import Candidate, aims, chosen, cost_of
 
-CASES = Path(__file__).parent.parent / "conformance/cases"
+CASES = Path(__file__).parents[2] / "conformance/cases"
 LISTED = [SMOKE, STANDARD]
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-PROGRAMS = sorted((Path(__file__).parent.parent / "examples" / "c").glob("*.c"))
+PROGRAMS = sorted((Path(__file__).parents[2] / "examples" / "c").glob("*.c"))
 EXAMPLES = ("adv_infer", "adv_train", "cnn_infer", "cnn_layouts", "cnn_train", "ops_infer", "ops_train")
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-CASES = Path(__file__).parent.parent / "conformance" / "cases"
+CASES = Path(__file__).parents[2] / "conformance" / "cases"
 CORPUS = CASES.parent / "corpus"
 # mistake -> a file of cases (with its table of refusals and its pinned operations), and an expression that selects cases
 NOTICED_BY = {

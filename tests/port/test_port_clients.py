@@ -21,7 +21,7 @@ from dualdnn.conformance.port.headers import write_headers
 from dualdnn.conformance.port.strict import build
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++")
-CLIENTS = Path(__file__).parent / "port_clients"
+CLIENTS = Path(__file__).parents[1] / "port_clients"
 SEVERAL_FILES = {"two_files": ("layers.c",)}
 NAMES = sorted(path.stem for path in CLIENTS.iterdir() if path.suffix in (".c", ".cpp") and path.stem != "layers")
 HOST_MEMORY = [

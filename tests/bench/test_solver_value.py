@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from dualdnn.accelerated.solver import solver_names
 
-REPORTS = Path(__file__).parent.parent / "reports"
+REPORTS = Path(__file__).parents[2] / "reports"
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-PROGRAMS = sorted((Path(__file__).parent.parent / "examples" / "c").glob("*.c"))
+PROGRAMS = sorted((Path(__file__).parents[2] / "examples" / "c").glob("*.c"))
 
 
 @pytest.fixture(scope="module")

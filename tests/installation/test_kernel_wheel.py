@@ -131,7 +131,7 @@ def test_a_wheel_that_is_too_large_is_an_error(tmp_path, compilations, monkeypat
 
 def test_the_extra_gpu_takes_all_wheels_of_this_version():
     wanted = {f"dualdnn-kernels-{name}=={__version__}" for name, _ in kernel_wheel.TARGETS.values()}
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(project["optional-dependencies"]["gpu"]) == wanted and project["version"] == __version__
 
 

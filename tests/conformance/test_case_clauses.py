@@ -1,6 +1,6 @@
 """The data lists the clauses that each case must show, so that a case which is deleted or shows less is noticed.
 
-python tests/test_case_clauses.py    # writes the data after a case was added or changed on purpose
+python tests/conformance/test_case_clauses.py    # writes the data after a case was added or changed on purpose
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dualdnn.conformance.marks import shows
 from dualdnn.conformance.refusals import collecting as refusals
 from dualdnn.conformance.suite.files import case_files
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CASES = ROOT / "conformance/cases"
 DATA = CASES / "clauses.json"
 
@@ -75,7 +75,7 @@ def lost(due: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
 def test_every_case_shows_what_it_must():
     due, now = json.loads(DATA.read_text(encoding="utf-8")), shown()
     assert not lost(due, now)
-    assert due == now, f"python tests/test_case_clauses.py writes what is new: {sorted(set(now) - set(due))}"
+    assert due == now, f"python {Path(__file__).relative_to(ROOT)} writes what is new: {sorted(set(now) - set(due))}"
 
 
 def test_a_mark_names_ranges_of_clauses():

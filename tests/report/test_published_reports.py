@@ -13,7 +13,7 @@ from dualdnn.api import cudnn, miopen
 from dualdnn.api.document import functions
 from dualdnn.api.miopen.document import functions as miopen_functions
 
-REPORTS = Path(__file__).parent.parent / "reports"
+REPORTS = Path(__file__).parents[2] / "reports"
 PUBLISHED = sorted(REPORTS.rglob("compliance.json.gz"))
 OURS = ("reference", "accelerated", "crosscheck")
 

@@ -16,7 +16,7 @@ import pytest
 from dualdnn import accelerated, api, reference
 from dualdnn.conformance.pages import stubs
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 CLIENT = """
 import numpy as np

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
-DIGITS = Path(__file__).parent.parent / "examples/digits"
+DIGITS = Path(__file__).parents[2] / "examples/digits"
 PICTURE = "misclassified.svg"
 
 

@@ -23,7 +23,7 @@ from dualdnn.conformance.port.python_clients import port_python
 from dualdnn.conformance.port.rewriting import port_c
 from dualdnn.conformance.port.verdicts import HELPED, LEFT, REWRITTEN
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "tests/port_clients"
 SET4D = "cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 2, 3, 4)"
 

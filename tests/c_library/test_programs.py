@@ -20,7 +20,7 @@ pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
-EXAMPLES = Path(__file__).parent.parent / "examples" / "c"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "c"
 # The document refuses to convert FLOAT to HALF, but programs for NVIDIA's library do it.
 CONVERSION = """
 #include <cudnn.h>

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-GRAPH = Path(__file__).parent.parent / "examples/graph"
+GRAPH = Path(__file__).parents[2] / "examples/graph"
 
 
 def printed(*arguments):

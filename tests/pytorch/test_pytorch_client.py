@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from dualdnn.conformance import kernel_wheel
 
-FILE = Path(__file__).parent.parent / "examples" / "clients" / "run_pytorch.py"
+FILE = Path(__file__).parents[2] / "examples" / "clients" / "run_pytorch.py"
 SPEC = importlib.util.spec_from_file_location("run_pytorch", FILE)
 client = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(client)
