@@ -158,9 +158,16 @@ def test_channels_of_vectorised_filters():
     assert (asked.operation.filterData.data_type, asked.operation.filterData.dims) == (INT8x32, (32, 32, 1, 1))
 
 
-def test_calls_that_the_document_refuses_are_reported():
-    """A refused call is named with its clause, also where its operands overlap."""
-    log, found = of(SETTING.format(strides="[105,35,7,-1]") + POOLING.replace("9000", "1004"))
+def test_calls_that_the_document_refuses_are_reported(tmp_path, capsys):
+    """A refused call is named with its clause, also where its operands overlap. A log of which nothing is left fails."""
+    setter, pooling = SETTING.format(strides="[105,35,7,-1]"), POOLING.replace("9000", "1004")
+    accepted, path = SETTING.format(strides="[105,35,7,1]"), tmp_path / "log"
+    texts = ((setter + pooling, 2), (setter, 2), (accepted + pooling, 2), (accepted + setter, 0), (setter + POOLING, 0))
+    for text, status in texts:
+        path.write_text(text)
+        assert main(["replay", str(path), "--subject", "reference"]) == status
+        assert len(capsys.readouterr().err.strip().splitlines()) == (status != 0)
+    log, found = of(setter + pooling)
     assert [function for function, _ in found.refused] == ["cudnnSetTensorNdDescriptor", "cudnnPoolingForward"]
     shown = [line for line in found.lines(log) if line.startswith("refused by the document: line 2: ")]
     assert "CUDNN_STATUS_BAD_PARAM" in shown[0] and "-1" in shown[0]
