@@ -48,7 +48,7 @@ __device__ __forceinline__ Axis find_axis(const Arguments& a, int d, int residue
   const int base = residue + a.padding[d], last = taps < a.apart[d] ? taps : a.apart[d];
   int first = 0;
   while (first < last && (base - first * a.dilation[d]) % a.stride[d]) first++;
-  const int count = first < last ? (taps - first + a.apart[d] - 1) / a.apart[d] : 0;
+  const int count = first < last ? (taps - first - 1) / a.apart[d] + 1 : 0;  // stays within 32 bits for any stride
   return {count, first, a.apart[d], (base - first * a.dilation[d]) / a.stride[d],
           -(a.dilation[d] * a.apart[d] / a.stride[d])};
 }
