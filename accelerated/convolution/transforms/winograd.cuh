@@ -41,11 +41,12 @@ template <int SIZE> __device__ __forceinline__ unsigned indices_inside(int first
 template <int SIZE, bool IN_NCHW>
 __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column,
                                           COMPUTE (&d)[SIZE][SIZE]) {
-  const int step = IN_NCHW ? 1 : c.x_axis[2];
+  // The stride of an axis with one position may be any number of 31 bits.
+  const long long step = IN_NCHW ? 1 : c.x_axis[2];
   row -= c.padding[1];
   column -= c.padding[2];
   const unsigned rows = indices_inside<SIZE>(row, c.input[1]), columns = indices_inside<SIZE>(column, c.input[2]);
-  const ELEMENT* line = image + (row * c.x_axis[1] + column * step);
+  const ELEMENT* line = image + (row * static_cast<long long>(c.x_axis[1]) + column * step);
 #pragma unroll
   for (int i = 0; i < SIZE; i++, line += c.x_axis[1]) {
     const unsigned inside = rows >> i & 1 ? columns : 0;
