@@ -12,7 +12,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import SetTensor, TensorSpec
+from dualdnn.api.operations import TensorSpec
 
 from ..plans import Launch, Plan, with_alignment
 from ..reproducible import Order
@@ -168,12 +168,15 @@ class _CopiedPatches(Solver[Any]):
 
 
 class DataGradientCopiedPatches(_CopiedPatches):
-    """Serve the gradient of an image without blending. The last launch copies the patches of dx to their places."""
+    """Serve the gradient of an image that patches cover, without blending. The last launch copies the patches of dx to
+    their places. Elements that no patch covers would be products of zeros and of filters, which may be infinite (D212).
+    """
 
     name = "convolution.data_gradient_copied_patches"
 
     def serves(self, problem: DataGradientProblem) -> bool:
-        return problem.operation.beta == 0 and problem.in_one_launch and _patches(problem) is not None
+        patches = _patches(problem) if problem.operation.beta == 0 and problem.in_one_launch else None
+        return patches is not None and patches.covers(problem.operation.dx)
 
     def summation_order(self, problem: DataGradientProblem) -> Order | None:
         made = _Gradient(problem)
@@ -185,11 +188,6 @@ class DataGradientCopiedPatches(_CopiedPatches):
         launches = [made.products()]
         source, target = made.patches.moved(problem.aligned)
         launches += within([copied(target, source, problem.device)], {"x": At("workSpace"), "y": At("dx")})
-        for box, first in made.patches.uncovered(o.dx):
-            family, zeros = SOLVER_FAMILIES[SetTensor], SetTensor(0.0, box)
-            found = family.problem(zeros, problem.device, aligned=False)
-            at = At("dx", first * box.scalar_bytes)
-            launches += within(family.solver(found).launches(found), {"y": at})
         return ComposedPlan(o, launches, self.name)
 
 

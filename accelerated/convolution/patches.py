@@ -196,16 +196,10 @@ class Patches:
         source, target = (TensorSpec(data_type, dims, side) for side in strides)
         return source, target
 
-    def uncovered(self, x: TensorSpec) -> list[tuple[TensorSpec, int]]:
-        """Return the boxes of x that no patch covers, each with its first element."""
-        found, dims, rank = [], list(x.dims), len(x.dims) - 2
-        outputs, taps = self.source.dims[3 : 3 + rank], self.source.dims[3 + rank :]
-        for d, extent in enumerate((n * t for n, t in zip(outputs, taps, strict=True)), 2):
-            if extent < x.dims[d]:
-                box = replace(x, dims=_with(tuple(dims), d, x.dims[d] - extent))
-                found.append((box, extent * x.strides[d]))
-            dims[d] = extent
-        return found
+    def covers(self, x: TensorSpec) -> bool:
+        """Return whether each element of x is in a patch."""
+        outputs, taps = self.source.dims[3 : len(x.dims) + 1], self.source.dims[len(x.dims) + 1 :]
+        return all(n * t >= extent for n, t, extent in zip(outputs, taps, x.dims[2:], strict=True))
 
 
 def _merged(axes: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
