@@ -398,11 +398,12 @@ struct Product {
         }
   }
 
+  // Makes a sum 0 where the factor is 0: 0 times an infinity would be NaN.
   __device__ __forceinline__ void multiply_sum(int tile, int n, int i, float factor) {
-    sums[tile][n][i] *= factor;
+    sums[tile][n][i] = factor == 0 ? 0 : sums[tile][n][i] * factor;
     if constexpr (CHAINS > 1) {
 #pragma unroll
-      for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] *= factor;
+      for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] = factor == 0 ? 0 : others[j][tile][n][i] * factor;
     }
   }
 
