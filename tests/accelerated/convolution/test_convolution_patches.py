@@ -211,3 +211,9 @@ def test_patches_with_bias_and_activation_are_correct(backend, name):
     if name == "planes":
         check(backend, fused, "convolution.copied_patches")
     assert SOLVER_FAMILIES[type(fused)] is SOLVER_FAMILIES[type(o)]
+
+
+def test_patches_that_do_not_cover_dx_are_left_to_other_solvers(backend):
+    """Elements that no window covers are products of zeros and filters, which may be infinite (D212)."""
+    operation = gradients(OPERATIONS["what is left"])["data gradient"]
+    assert not any(name.endswith("copied_patches") for name in possible_solvers(operation, backend.device))

@@ -36,7 +36,7 @@ GRADIENTS = {
         (52, 3, 106, 106), (2, 3, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, **ON_TENSOR_CORES
     ),
     "depthwise, unaligned": gradient_of_data(
-        (1, 312, 115, 115), (312, 1, 1, 3), formats=NHWC, groups=312, padding=(0, 0), stride=(1, 3), **DEFAULT
+        (1, 312, 115, 114), (312, 1, 1, 3), formats=NHWC, groups=312, padding=(0, 0), stride=(1, 3), **DEFAULT
     ),
     "images of three channels, unaligned": gradient_of_data(
         (128, 3, 64, 64), (128, 3, 4, 4), configuration="PSEUDO_HALF", formats=NHWC, stride=(2, 2), **ON_TENSOR_CORES
