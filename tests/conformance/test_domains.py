@@ -26,6 +26,7 @@ LONG = ("fused_ops",)  # domains that need 7 s to draw their last solver
 SELDOM = {
     "convolution": (
         "convolution.copied_patches",
+        "convolution.data_gradient_copied_patches",
         "convolution.data_gradient_folded",
         "convolution.depthwise",
         "convolution.filter_gradient_",
