@@ -127,14 +127,9 @@ def _held(tensor: GraphTensor, result: Known) -> Known:
     engine keeps it.
     """
     if tensor.data_type not in PRECISION:
-        reachable = [result.value - result.error, result.value + result.error]
-        # Two numbers on either side of a tie become two integers. Neither need be the nearest to the exact result.
-        read = [np.clip(reach, *_limits(tensor.data_type)) for reach in reachable]
-        read += [np.rint(reach) for reach in read]
-        least, most = np.minimum.reduce(read), np.maximum.reduce(read)
+        value = np.clip(np.rint(result.value), *_limits(tensor.data_type))
         # An integer holds no NaN, and the document does not say what it holds instead (D654).
-        open_ = np.isnan(result.value) | np.isinf(result.error)
-        return Known((least + most) / 2, np.where(open_, np.inf, (most - least) / 2))
+        return Known(value, np.where(np.isnan(value), np.inf, result.error + 0.5))
     unit, smallest, largest = PRECISION[tensor.data_type]
     reach = np.abs(result.value) + result.error
     error = result.error + unit * reach + smallest
