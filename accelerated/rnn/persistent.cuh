@@ -256,6 +256,7 @@ template <bool GAP = false> struct Published {
 struct Product {
   // Dependent products form chains. Few tiles need more chains to hide the latency.
   static constexpr int CHAINS = M_TILES * N_TILES == 1 ? 4 : M_TILES * N_TILES < 4 ? 2 : 1;
+  static constexpr unsigned ALL_SEQUENCES = ~0u;
   float sums[M_TILES][N_TILES][4], others[CHAINS > 1 ? CHAINS - 1 : 1][M_TILES][N_TILES][4];
 
   __device__ __forceinline__ float (&chain(int index, int tile, int n))[4] {
@@ -407,18 +408,19 @@ struct Product {
     }
   }
 
-  // Stores the warp's sums for the threads that own the cells. The caller must add a barrier.
-  __device__ __forceinline__ void store_sums(int parity) {
+  // Returns the sum of all chains.
+  __device__ __forceinline__ float sum_of(int tile, int n, int i) const {
+    float sum = sums[tile][n][i];
     if constexpr (CHAINS > 1) {
 #pragma unroll
-      for (int j = 0; j < CHAINS - 1; j++)
-#pragma unroll
-        for (int tile = 0; tile < M_TILES; tile++)
-#pragma unroll
-          for (int n = 0; n < N_TILES; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) sums[tile][n][i] += others[j][tile][n][i];
+      for (int j = 0; j < CHAINS - 1; j++) sum += others[j][tile][n][i];
     }
+    return sum;
+  }
+
+  // Stores the warp's sums for the threads that own the cells. The caller must add a barrier. `sequences` has a bit for
+  // each sequence of the group whose sums are stored.
+  __device__ __forceinline__ void store_sums(int parity, unsigned sequences = ALL_SEQUENCES) const {
     const int lane = threadIdx.x % 32;
     float* to = sums_of(parity) + threadIdx.x / 32 * WARP_SUMS;
 #pragma unroll
@@ -426,9 +428,17 @@ struct Product {
 #pragma unroll
       for (int half = 0; half < 2; half++)
 #pragma unroll
-        for (int n = 0; n < N_TILES; n++)
-          *reinterpret_cast<float2*>(to + (16 * tile + lane / 4 + 8 * half) * PITCH + 8 * n + lane % 4 * 2) =
-              make_float2(sums[tile][n][2 * half], sums[tile][n][2 * half + 1]);
+        for (int n = 0; n < N_TILES; n++) {
+          float* at = to + (16 * tile + lane / 4 + 8 * half) * PITCH + 8 * n + lane % 4 * 2;
+          const float2 both = make_float2(sum_of(tile, n, 2 * half), sum_of(tile, n, 2 * half + 1));
+          const unsigned stored = sequences >> (8 * n + lane % 4 * 2) & 3;
+          if (sequences == ALL_SEQUENCES) {
+            *reinterpret_cast<float2*>(at) = both;
+          } else {
+            if (stored & 1) at[0] = both.x;
+            if (stored & 2) at[1] = both.y;
+          }
+        }
   }
   static __device__ __forceinline__ float* sums_of(int parity) {
     return reinterpret_cast<float*>(shared_memory + parity * SUM_BYTES);
@@ -515,8 +525,10 @@ struct Sums {
 #endif
   }
   __device__ __forceinline__ int parity() const { return count & 1; }
-  __device__ __forceinline__ void exchange(Product& product, int part, bool has_cells) {
-    product.store_sums(parity());
+  // `sequences` are those whose sums have not been stored before.
+  __device__ __forceinline__ void exchange(const Product& product, int part, bool has_cells,
+                                           unsigned sequences = Product::ALL_SEQUENCES) {
+    product.store_sums(parity(), sequences);
     __syncthreads();
 #if PARTS > 1
     if (threadIdx.x == 0)

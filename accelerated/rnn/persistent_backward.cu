@@ -72,6 +72,13 @@ struct KeptBits {
   }
 };
 
+// Returns a bit for each sequence of the group, whether it has its last step.
+__device__ __forceinline__ unsigned ending_sequences(const Shape& s, const int* offsets, const Cells& cells) {
+  const int lane = threadIdx.x % 32, sequence = cells.first_sequence + lane;
+  const bool exists = lane < SEQUENCES && sequence < s.batch;
+  return __ballot_sync(~0u, exists && length_of(offsets, s, sequence) == cells.step + 1);
+}
+
 // Holds the inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread
 // waits for other blocks. Elements are converted where they are used.
 struct Inputs {
@@ -193,6 +200,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
 
     Product product;
     product.clear();
+    unsigned sequences = Product::ALL_SEQUENCES;  // The exchange stores the sums of these.
     const int count = s.batch - cells.first_sequence;
     if (STACKED && !READS_AHEAD) begin_above(item);
     if (STACKED && cells.layer > 0 && t < s.steps) {
@@ -204,6 +212,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
                   s.hidden, count);
       product.run_begun(input_rows, pieces, a.pairs, above(cells), count, depth);
       if (dropout.mask >= 0) kept.scale(product, a.scale);
+      // No step of a sequence follows its last one: the gradients of others are 0, and 0 times an infinity is NaN. The
+      // sums of sequences that end are stored before the recurrent product.
+      sequences = ~ending_sequences(s, offsets, cells);
+      if (sequences != Product::ALL_SEQUENCES) product.store_sums(sums.parity());
     }
     if (STACKED && READS_AHEAD && items.has(behind_item)) begin_above(behind_item);
     if (t > 0) {
@@ -212,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       const Published<HAS_GAP> vectors{from, row, part * depth, 2 * s.hidden, s.hidden};
       product.run(rows, a.pairs, vectors, count, depth);
     }
-    sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < Cells::COUNT);
+    sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < Cells::COUNT, sequences);
     delay.begin();
 
 #pragma unroll
@@ -227,9 +239,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (CELL == GRU && t > 0) sum += inputs.carried[i];
       if (a.dhx && t > 0 && length > 0 && behind == last) a.dhx[given] = store<ELEMENT>(sum);
       if (t == s.steps) continue;
-      // No step of the sequence follows its last one: the gradients of others are 0, and 0 times an infinity is NaN.
-      // The sum of a layer below another also holds the gradients of that layer, which the step needs.
-      if (step == first && (!STACKED || cells.layer == 0)) sum = COMPUTE(0);
+      if (step == first && cells.layer == 0) sum = COMPUTE(0);  // The same holds without a layer above.
       const COMPUTE final = a.dhy && (step == first || length == 0) ? load<COMPUTE>(a.dhy[given]) : COMPUTE(0);
       const bool exists = step < length;
       CellGradient gradient{};
