@@ -25,7 +25,7 @@ IN_SEVERAL_STEPS: dict[str, Operation] = {
 
 @pytest.mark.ours
 @pytest.mark.parametrize("name", IN_SEVERAL_STEPS)
-def test_one_operand_lies_elsewhere_than_before(caller, name):
+def test_one_operand_has_moved(caller, name):
     """A repeated call is right after any one operand has moved and changed its contents."""
     operation = sized(caller, IN_SEVERAL_STEPS[name])
     contents, others = (prepare(operation, "normal", seed) for seed in (0, 1))

@@ -306,7 +306,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
 @pytest.mark.ours
 @by_type
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 4101])
-def test_parts_of_octets(chain, data_type, count):
+def test_mask_ends_within_a_byte(chain, data_type, count):
     """The mask's last byte has unused bits, x and y differ in dimensions, and several blocks run."""
     x, y = TensorSpec.packed(data_type, (count, 1, 1)), TensorSpec.packed(data_type, (1, 1, count, 1))
     chain(forward(0.2, x, y), backward(0.2, y, x), before=states(), seed=3)

@@ -81,7 +81,7 @@ def test_vectors_4d_getter(cudnn, fresh, data_type):
 
 @shows("cudnnGetFilterSizeInBytes/c03")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=by_name)
-def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
+def test_sizes_exceed_size_t(cudnn, fresh, refuses, data_type):
     """A filter size that size_t cannot hold is refused, not wrapped (D069)."""
     nbytes = SCALARS[data_type]
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, 15, 1)

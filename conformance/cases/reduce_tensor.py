@@ -193,7 +193,7 @@ def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
 
 
 @pytest.mark.parametrize("op", [ADD, AVG, NORM1, NORM2], ids=by_name)
-def test_numbers_whose_squares_are_no_normal_numbers(trial, op):
+def test_squares_are_subnormal(trial, op):
     """Numbers are right although float rounds their squares to few bits, or to zero."""
     reduced_rows(trial, [[4e-23, -4e-23, 3e-23], [1e-21, 2e-21, 3e-21], [1e-20, 0, 1e-30]], op, PROPAGATE)
 
@@ -296,7 +296,7 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
 
 @shows("cudnnReduceTensor/c17 c31")
 @pytest.mark.parametrize("size", [2**31 + 4, 2**32 + 4], ids=str)
-def test_size_that_no_int_holds(subject, cudnn, caller, size):
+def test_size_exceeds_31_bits(subject, cudnn, caller, size):
     """A size beyond 31 bits is not truncated; only the size is that large."""
     if subject.is_python or subject.knows_sizes:
         pytest.skip("numbers of Python have any size, and memory of that size would be needed")

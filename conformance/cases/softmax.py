@@ -79,7 +79,7 @@ def test_logarithms_beside_large_numbers(trial, dims, mode):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
-def test_more_than_threads_can_keep(trial, mode):
+def test_rows_exceed_registers_and_shared_memory(trial, mode):
     """130000 elements exceed the registers and shared memory of one block or of several, with rises and falls of the
     maximum."""
     dims = (1, 2, 250, 260) if mode == INSTANCE else (1, 65000, 1, 2)
@@ -164,7 +164,7 @@ def test_fast_overflows(trial, mode):
 
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
-def test_fast_sums_that_are_no_normal_numbers(trial, mode):
+def test_fast_sums_are_subnormal(trial, mode):
     """Sums below the normal range may have infinite reciprocals, so these lines are not determined."""
     x = np.array([[-93, -89, -102, -117], [-84, -85, -110, -84], [-1, 0, 1, 2], [80, 85, 86, 80]])
     for alpha, beta in ((1.0, 0.0), (100.0, 0.0), (0.0, 1.0)):

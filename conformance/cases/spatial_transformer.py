@@ -136,7 +136,7 @@ def test_samples_behind_the_last_tile(trial):
 
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
-def test_coordinates_that_are_no_numbers(trial, data_type):
+def test_coordinates_are_not_finite(trial, data_type):
     """NaN and infinities may be in one coordinate or both; far away is outside (docs/errata.md, D522)."""
     x, dims = (1, 2, 3, 5), (1, 2, 12, 12)
     values = [*STRAY, -0.9, -0.3, 0.1, 0.6, 0.8, 0.95]
@@ -159,7 +159,7 @@ def test_the_largest_coordinates(trial, data_type):
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize("beside", [(0.0, 0.4), (0.4, 0.0)], ids=str)
 @by_type
-def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
+def test_special_pixels_have_weight_zero(trial, data_type, beside):
     """A NaN or infinity with weight 0, or almost 0, may count or not; it reaches no other sample.
 
     Samples are on a row and between columns, or the reverse: exactly for nine pixels, rounded for seven.

@@ -130,7 +130,7 @@ declare([
         "V-attn-half", "cudnnMultiHeadAttnForward", ("cudnnSetAttnDescriptor/c36", "cudnnSetAttnDescriptor/c37"), "computePrec is the precision of the arithmetic.",
         "9.19 sums in HALF where the precision is HALF: rows of many keys, and small results, lie outside of the bound for sums in FLOAT.", "Sums in FLOAT (D364).", says=("wrong out: other numbers", "wrong dkeys: other numbers"), subjects=("vendor-9*",),
         cases=(f"{_FORWARD}long_sequences_of_tensor_cores*", f"{_FORWARD}scores_that_are_infinite?CUDNN_DATA_HALF?", f"{_FORWARD}infinite_values_that_have_no_weight?CUDNN_DATA_HALF?", f"{_BACKWARD}long_sequences_of_tensor_cores*", f"{_BACKWARD}padding_beside_full_tiles*",
-               f"{_BACKWARD}last_vectors_that_end_within_a_pack?CUDNN_DATA_HALF-10?"),
+               f"{_BACKWARD}last_vector_ends_within_an_access?CUDNN_DATA_HALF-10?"),
     ),
     Difference(
         "V-attn-data-type", "cudnnMultiHeadAttnForward", ("cudnnMultiHeadAttnForward/c36", f"{_DATA}/c23"), "Descriptors that are incompatible are BAD_PARAM.",

@@ -143,7 +143,7 @@ declare([
         "Coordinates that are no numbers give NaN, and no others; tensors that do not fit are BAD_PARAM, other ranks NOT_SUPPORTED.",
         "9.19 gives 0 or NaN elsewhere, NaN where the column of a finite coordinate overflows, and SUCCESS.", "The formula; the status list.", subjects=_S,
         cases=("every_operation/test_infinite_operands?SpatialTfSamplerBackward?", *(f"spatial_transformer/test_{name}*" for name in (
-            "coordinates_that_are_no_numbers", "the_largest_coordinates*FLOAT?", "the_largest_coordinates*DOUBLE?",
+            "coordinates_are_not_finite", "the_largest_coordinates*FLOAT?", "the_largest_coordinates*DOUBLE?",
             "dimensions_and_types_must_agree", "other_ranks"))),
         says=("succeeded, not BAD_PARAM by cudnnStatus_t/c05",
               "succeeded, not NOT_SUPPORTED by cudnnSpatialTfSamplerForward/c09", "wrong dgrid: *", "wrong dx: *", "wrong y: *"),

@@ -55,7 +55,7 @@ declare([
         "9.19 leaves the gradients there as they are.", "Zero (D630).", says=("wrong gradients: as before the call",), subjects=("vendor-9*",),
         cases=tuple(_CASE + name for name in (
             "labels_of_the_host?softmax-deterministic?", "labels_of_the_device?softmax-deterministic?", "gradients_end_with_the_input?softmax?", "layouts?nchw-softmax?",
-            "costs_alone?cudnnCTCLoss-softmax?", "activations?ties?", "any_setter_serves*", "more_labels_than_time_steps*-softmax?")),
+            "costs_alone?cudnnCTCLoss-softmax?", "activations?ties?", "every_setter_serves*", "more_labels_than_time_steps*-softmax?")),
     ),
     Difference(
         "V-ctc-precision", _LOSS, (f"{_LOSS}/c04", f"{_LOSS_8}/c06"), "The algorithms decide no result.",

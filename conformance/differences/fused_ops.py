@@ -117,9 +117,9 @@ declare([
         "Computed (D256).", says=("cudnnMakeFusedOpsPlan NOT_SUPPORTED*",), subjects=("vendor-9*",),
         cases=(*(f"{_CONVOLUTION}{name}" for name in (
             "sequences?*-statistics?", "sequences?*-added?", "nothing_is_scaled*", "steps_that_are_left_out?*-statistics-*", "steps_that_are_left_out?*-added-*",
-            "descriptors_and_placeholders_that_are_null?statistics-*", "descriptors_and_placeholders_that_are_null?added-*", "numbers_of_channels_lie_apart*", "identity_is_no_activation?statistics?",
+            "descriptors_and_placeholders_that_are_null?statistics-*", "descriptors_and_placeholders_that_are_null?added-*", "scale_and_bias_have_gaps*", "identity_is_no_activation?statistics?",
             "identity_is_no_activation?added?", "special_values?*-statistics?", "special_values?*-added?", "support?statistics?", "wrong_shapes?statistics-*",
-            "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?", "one_step_alone_is_made*", "support_of_a_scale_or_a_bias_alone?statistics-*",
+            "wrong_shapes?added-*", "attributes_that_do_not_fit?statistics?", "attributes_that_do_not_fit?added?", "workspaces?statistics?", "workspaces?added?", "scale_or_bias_alone_is_applied*", "support_of_a_scale_or_a_bias_alone?statistics-*",
             "support_of_a_scale_or_a_bias_alone?added-*")),
             "every_operation/test_infinite_operands?ConvScaleBiasAddActivation?",
             *(f"every_operation/test_infinite_factors?*-{name}?" for name in ("ScaleBiasActivationConvBnstats", "ConvScaleBiasAddActivation"))),
@@ -149,7 +149,7 @@ declare([
         "9.19 takes x, z and y in NHWC alone, not BFLOAT16, scales and z in all of them, and bit masks of exactly 32 rows times whole numbers and 2 words for 64 channels, in an order of its own.",
         "As D562 says.", subjects=("vendor-9*",), says=("cudnnMakeFusedOpsPlan NOT_SUPPORTED*", "wrong bitMask: *", "succeeded, not NOT_SUPPORTED by cudnnSetTensor4dDescriptorEx/c04"),
         cases=("every_operation/test_infinite_operands?ScaleBiasAddActivationGenBitmask?", *(_RESIDUAL + name for name in (
-            "sum_of_scaled_tensors*", "scales_in_float*", "numbers_of_channels_lie_apart*", "tensors_of_one_layout*", "shapes_of_the_sum*", "steps_that_are_left_out*", "activations*", "gradient_of_the_sum*",
+            "sum_of_scaled_tensors*", "scales_in_float*", "scale_and_bias_have_gaps*", "tensors_of_one_layout*", "shapes_of_the_sum*", "steps_that_are_left_out*", "activations*", "gradient_of_the_sum*",
             "support?added?", "attributes_that_do_not_fit?added?", "outputs_that_store_elements_in_one_place*"))),
     ),
     Difference(
@@ -159,6 +159,6 @@ declare([
         says=("cudnnFusedOpsExecute *", "cudnnMakeFusedOpsPlan BAD_PARAM", "cudnnMakeFusedOpsPlan NOT_SUPPORTED", "succeeded, not BAD_PARAM by cudnnStatus_t/c05", "wrong dz: as before the call"),
         cases=("every_operation/test_infinite_operands?DactivationForkDbatchnorm?", *(_RESIDUAL + name for name in (
             "gradient?*", "gradient_without_an_activation*", "gradients_that_are_not_wanted*", "shapes_of_the_gradient*", "statistics_that_were_not_saved*", "support?gradient?",
-            "attributes_that_do_not_fit?gradient?", "planes_in_another_order", "statistics_of_x_that_begins_within_a_pack"))),
+            "attributes_that_do_not_fit?gradient?", "pixels_are_column_major", "statistics_of_unaligned_x"))),
     ),
 ])  # fmt: skip

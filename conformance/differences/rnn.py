@@ -58,7 +58,7 @@ declare(
             cases=(
                 "rnn_forward/test_clipping*",
                 "rnn_backward/test_clipping*",
-                "rnn_backward/test_networks_in_packs_of_16_bytes?CUDNN_LSTM?",
+                "rnn_backward/test_states_in_accesses_of_16_bytes?CUDNN_LSTM?",
             ),
             says=("wrong y: other numbers; hy: other numbers; cy: other numbers",),
         ),
@@ -82,7 +82,7 @@ declare([
         "V-rnn-empty", "cudnnRNNForward", ("cudnnRNNForward/c12", "cudnnSetRNNDataDescriptor/c04"), "A sequence has 0 to maxSeqLength vectors; the final states of none are the initial ones.",
         "9.19 gives the padding value of y as final states of sequences of length 0, 0 where there is none.", "The initial states.", says=("wrong hy: zero", "wrong hy: zero; cy: zero", "wrong hy: other numbers", "wrong hy: other numbers; cy: other numbers"), subjects=("vendor-9*",),
         cases=(f"{_FORWARD}layouts?*UNPACKED?", f"{_FORWARD}larger_networks*", f"{_BACKWARD}layouts?*UNPACKED?", f"{_BACKWARD}larger_networks*",
-               f"{_BACKWARD}layers_that_overlap*", *(f"{_BACKWARD}networks_in_packs_of_16_bytes?CUDNN_{cell}?" for cell in ("RNN_RELU", "RNN_TANH", "GRU"))),
+               f"{_BACKWARD}layers_that_overlap*", *(f"{_BACKWARD}states_in_accesses_of_16_bytes?CUDNN_{cell}?" for cell in ("RNN_RELU", "RNN_TANH", "GRU"))),
     ),
     Difference(
         "V-rnn-half", "cudnnRNNForward", ("cudnnSetRNNDescriptor_v8/c17",), "mathPrec is the precision of the arithmetic; rounding is named nowhere else.",
@@ -116,6 +116,6 @@ declare([
         "V-rnn-relu-at-zero", "cudnnRNNBackwardWeights_v8", ("cudnnRNNBackwardWeights_v8/c01", "cudnnRNNMode_t/c02"), "The gradient of max(x, 0).",
         "9.19 passes the gradient of weights and biases where the sum is 0, and every gradient where it is NaN.", "None at 0 and NaN (D351).",
         says=("assertion *", "wrong dx: *other numbers; dhx: other numbers"), subjects=("vendor-9*",),
-        cases=("rnn_dropout/test_mask_between_layers?v8?", f"{_BACKWARD}recurrent_weights_that_are_no_numbers?CUDNN_RNN_RELU?", f"{_BACKWARD}states_that_short_sequences_end_with*"),
+        cases=("rnn_dropout/test_mask_between_layers?v8?", f"{_BACKWARD}recurrent_weights_are_nan?CUDNN_RNN_RELU?", f"{_BACKWARD}states_that_short_sequences_end_with*"),
     ),
 ])  # fmt: skip

@@ -110,7 +110,7 @@ PADDED = {
     "few channels": {"x": (1, 3, 9, 8), "w": (40, 3, 3, 3)},
     "depthwise": {"x": (1, 8, 5, 4), "w": (8, 1, 3, 3), "groups": 8},
     "depthwise, dilated": {"x": (1, 8, 5, 4), "w": (8, 1, 3, 3), "groups": 8, "dilation": (2, 2), "padding": (2, 2)},
-    "planes": {"x": (1, 20, 7, 6), "w": (24, 20, 3, 3), "stride": (2, 1), "padding": (2, 1)},
+    "NCHW": {"x": (1, 20, 7, 6), "w": (24, 20, 3, 3), "stride": (2, 1), "padding": (2, 1)},
     "channels last": {"x": (1, 72, 5, 6), "w": (40, 72, 3, 3), "formats": NHWC},
     "few filters, channels last": {"x": (2, 8, 5, 6), "w": (5, 8, 3, 2), "formats": NHWC},
 }

@@ -82,7 +82,7 @@ makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 
 
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
-def test_one_step_alone_is_made(caller, alone, factor):
+def test_scale_or_bias_alone_is_applied(caller, alone, factor):
     """A scale or a bias alone is applied after the convolution; both backends might agree on skipping it."""
     operation = sized(caller, added(None, tuple({"eqScale", "z", "zEqScale", "zEqBias"} - {alone})))
     found = []

@@ -251,7 +251,7 @@ def test_values_that_are_no_enumerators(builder, cannot_set, record, ending, val
 
 
 @shows(f"{SET}/c07")
-def test_values_that_are_none(subject, cudnn, builder, refuses):
+def test_invalid_values(subject, cudnn, builder, refuses):
     """NULL, too few values, strings, fractions, other objects and numbers beyond 64 bits are refused."""
     made = builder.create(kind_of(X))
     bad = [None] if not subject.is_python else [None, (), "7", 7, (1.5,), ("7",), (None,), (2**63,), (made,)]

@@ -180,7 +180,7 @@ def test_the_most_elements_that_a_tensor_spans(plans, unfinished, dims, strides,
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c16"))
 @pytest.mark.parametrize("between, clause", [(MAX_ELEMENTS // 4 - 1, "c16"), (MAX_ELEMENTS // 4 - 2, "c15")])
-def test_vectors_count_as_the_elements_that_they_hold(plans, unfinished, between, clause):
+def test_limit_counts_the_elements_of_vectors(plans, unfinished, between, clause):
     """A tensor of vectors is refused if its elements exceed the limit, although its vectors do not."""
     spanning = replace(
         large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4

@@ -79,7 +79,7 @@ def test_entries_for_each_spatial_dimension(cannot_finalise, ending, clause, cou
     ("PRE_PADDINGS", (0, -1)), ("POST_PADDINGS", (-1, 0)), ("SPATIAL_DIMS", (0,)), ("SPATIAL_DIMS", (-1,)),
     ("SPATIAL_DIMS", (CUDNN_DIM_MAX - 1,)),
 ])  # fmt: skip
-def test_convolutions_that_are_none(cannot_finalise, ending, values):
+def test_invalid_convolutions(cannot_finalise, ending, values):
     cannot_finalise(SETTINGS, BAD_PARAM, INVALID, **{ending: (INT64, values)})
 
 
@@ -189,7 +189,7 @@ def test_statistics_of_a_line(cannot_finalise):
 
 
 @shows(*of("OPERATION_CONVOLUTION_FORWARD", "c17", "c18", "c19"), *of("TENSOR", "c02"))
-def test_vectors_count_as_the_channels_that_they_hold(builder, cannot_finalise):
+def test_vectors_match_as_many_channels(builder, cannot_finalise):
     """Vectors of 4 channels in x and w match single channels of y. A filter without vectors has another number of
     channels."""
     x, w = (
@@ -224,7 +224,7 @@ def test_variant_packs_need_all_three(builder, unfinished):
 
 @shows(INVALID)
 @pytest.mark.parametrize("uids, pointers", [((1, 2), 1), ((1,), 2), ((), 1), ((5, 5), 2), ((1, 2, 1), 3)])
-def test_ids_and_pointers_that_do_not_belong_together(unfinished, uids, pointers):
+def test_ids_and_pointers_must_match(unfinished, uids, pointers):
     """Unequal counts of ids and pointers are refused, and so is an id that occurs twice."""
     given = {**POINTERS, "UNIQUE_IDS": (INT64, uids), "DATA_POINTERS": (Type.CUDNN_TYPE_VOID_PTR, (None,) * pointers)}
     unfinished(PACK, given, BAD_PARAM, INVALID)

@@ -58,7 +58,7 @@ def test_infinite_numbers_of_half(chain, cell):
 
 @pytest.mark.ours
 @shows(f"{DATA}/c01")
-def test_layers_without_room_for_each_other(caller, evidence):
+def test_two_layers_larger_than_a_block(caller, evidence):
     """Two overlapping layers run although one block cannot hold both of their gate matrices."""
     spec = network(rnn.LSTM, direction=rnn.ONE_WAY, width=4, hidden=612, math_type=rnn.DEFAULT)
     found = attempt_chain(caller, [Step(operation) for operation in training(spec, lengths=(1,))[:2]])

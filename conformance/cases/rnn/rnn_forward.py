@@ -77,7 +77,7 @@ def infinite_recurrent(operation, pseudo_layer=3):
 
 @shows(f"{NAME}/c01", f"{NAME}/c29")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_recurrent_weights_that_are_no_numbers(trial, cell):
+def test_recurrent_weights_are_nan(trial, cell):
     """Initial states of zero times NaN weights give NaN. NULL states may skip these products (docs/errata.md)."""
     for null in ((), ("hx",), ("cx",), ("hx", "cx")):
         operation = forward(network(cell), null=null)
