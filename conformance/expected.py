@@ -1,7 +1,8 @@
 """Read and write lists of expected failures, so that CI of an incomplete library fails only on new failures.
 
 A line has the name of a subject and the id of a case. ``#`` begins a comment, and empty lines are skipped. The subject
-may be a pattern (``library-*``), because names of foreign libraries end with their version.
+may be a pattern (``library-*``), because names of foreign libraries end with their version. Earlier ids of cases are read
+as their present ones.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualdnn.api.files import write
+
+from .cases import present_id
 
 REASON = "expected failure"  # reason of a known failure that no declared difference explains
 HEADING = """\
@@ -44,7 +47,7 @@ def read_expected(path: Path) -> Expected:
             raise ValueError(
                 f"{path}, line {number}: {line!r} is no subject and case (library-8907 pooling/test_forward)"
             )
-        entries.add((subject, case.strip()))
+        entries.add((subject, present_id(case.strip())))
     return Expected(frozenset(entries))
 
 

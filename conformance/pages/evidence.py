@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from ..cases import present_id
 from ..report.clauses import Clause
 from ..scope import clauses
 
@@ -69,7 +70,7 @@ def _cases() -> Mapping[str, set[str]]:
         report = json.loads(gzip.decompress(REPORT.read_bytes()))
         counted = {name: one["cases"] for name, one in report["clauses"].items()}
     for clause, cases in counted.items():
-        found[clause].update(case.partition("[")[0] for case in cases)
+        found[clause].update(present_id(case).partition("[")[0] for case in cases)
     return found
 
 

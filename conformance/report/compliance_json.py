@@ -21,6 +21,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ..cases import present_id
 from . import checks
 from .clauses import Clause
 from .entries import SHARPER, CaseResult, Difference, Function, Skips, Subject, test_of
@@ -109,7 +110,14 @@ def from_document(document: Any) -> Report:
     )
     _check_derived(document, report)
     report = _with_declared_differences(report) if schema == 1 else report
-    return _with_derived_lines(report, without_names=schema != SCHEMA)
+    return _with_present_ids(_with_derived_lines(report, without_names=schema != SCHEMA))
+
+
+def _with_present_ids(report: Report) -> Report:
+    """Give the cases of an earlier release their present ids."""
+    skips = [replace(one, tests={present_id(test): count for test, count in one.tests.items()}) for one in report.skips]
+    cases = [replace(case, id=present_id(case.id)) for case in report.cases]
+    return replace(report, cases=tuple(cases), skips=tuple(skips))
 
 
 def _with_derived_lines(report: Report, without_names: bool) -> Report:

@@ -17,6 +17,7 @@ from dualdnn.api.operations import Operation, parse
 from dualdnn.api.operations.backend import LEVELS
 
 from ..calls import Caller
+from ..cases import present_id
 from ..expected import read_expected
 from ..inputs import KINDS
 from ..progress import Progress
@@ -166,6 +167,7 @@ def run(chosen: argparse.Namespace) -> int:
     options += [f"--proofs={chosen.proofs.resolve()}"] if chosen.proofs else []
     if chosen.covering:
         chosen.case += covering(json.loads(chosen.covering.read_text()))
+    chosen.case = [*map(present_id, chosen.case)]
     selection = shlex.join(
         [
             *(["-k", chosen.k] if chosen.k else []),

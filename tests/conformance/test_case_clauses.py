@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+from dualdnn.conformance.cases import present_id
 from dualdnn.conformance.corpus import collecting as corpus
+from dualdnn.conformance.expected import read_expected
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.refusals import collecting as refusals
 from dualdnn.conformance.suite.files import case_files
+from dualdnn.conformance.tiers import SMOKE, STANDARD, read_tier
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "conformance/cases"
@@ -76,6 +79,21 @@ def test_every_case_shows_what_it_must():
     due, now = json.loads(DATA.read_text(encoding="utf-8")), shown()
     assert not lost(due, now)
     assert due == now, f"python {Path(__file__).relative_to(ROOT)} writes what is new: {sorted(set(now) - set(due))}"
+
+
+def test_earlier_ids_lead_to_present_cases(tmp_path):
+    """A list of expected failures may name cases by the ids of earlier releases; the tiers name present ones."""
+    renamed, known = json.loads((CASES / "renamed.json").read_text(encoding="utf-8")), shown()
+    for old, new in renamed.items():
+        assert new.partition("[")[0] in known and ("[" in old or old not in known), old
+        assert present_id(new) == new and present_id(old) == new, old
+    listed = tmp_path / "expected.txt"
+    listed.write_text(
+        "".join(f"reference {old}\n" for old in renamed) + "library-* softmax/test_rows_that_threads_hold[x-1]\n"
+    )
+    expected = read_expected(listed)
+    assert {case for _, case in expected.entries} == {*renamed.values(), "softmax/test_rows_in_registers[x-1]"}
+    assert all(present_id(case) == case for name in (SMOKE, STANDARD) for case in read_tier(name).cases)
 
 
 def test_a_mark_names_ranges_of_clauses():

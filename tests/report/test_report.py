@@ -405,6 +405,20 @@ def test_a_report_with_the_fixed_keys_alone_can_be_read():
     assert from_document(document).states == {"f/c01": {"host": "passed", "device": "untested"}}
 
 
+def test_cases_of_an_earlier_release_have_their_present_ids():
+    """Reports of two releases can be compared, and a case that changed its id runs again by the old one's report."""
+    earlier = [
+        case(identifier="pooling/test_no_distance_is_a_pack", subject="device"),
+        case(identifier="pooling/test_forward_sizes[many-planes-nchw]"),
+        case("skipped", "softmax/test_rows_that_threads_hold[x]"),
+    ]
+    read = from_document(to_document(build(earlier)))
+    assert {one.id for one in read.cases} == {
+        "pooling/test_no_stride_is_vector_aligned", "pooling/test_forward_sizes[many-channels-nchw]",
+    }  # fmt: skip
+    assert [*read.skips[0].tests] == ["softmax/test_rows_in_registers"]
+
+
 def remove(*path):
     return lambda document: dig(document, path[:-1]).pop(path[-1])
 
