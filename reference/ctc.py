@@ -180,8 +180,9 @@ def _error_of_log_sum(terms: Array, errors: Array) -> Array:
     """
     total = _log_sum(terms)
     weight = np.where(np.isneginf(terms), 0, np.exp(terms - total))
-    distance = np.where(weight > 0, ARGUMENT * np.abs(terms - total), 0)
-    found = (weight * (errors + distance)).sum(axis=0) + SUM + 2 * np.abs(total)
+    # A state that no alignment leaves has no weight, but its error may be infinite or NaN.
+    of_terms = np.where(weight == 0, 0, weight * (errors + ARGUMENT * np.abs(terms - total)))
+    found = of_terms.sum(axis=0) + SUM + 2 * np.abs(total)
     return np.where(np.isneginf(total), 0, found)
 
 

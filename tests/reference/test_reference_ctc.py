@@ -138,13 +138,17 @@ def test_no_probability_at_all():
     assert costs[0] == math.inf and not gradients.any()
 
 
-def test_nan_that_no_alignment_reaches_changes_no_cost():
-    """A NaN that no alignment reaches, at the last label of the first time step, does not change the cost."""
-    p = np.random.default_rng(6).uniform(0.2, 1, (4, 1, 4)).astype(np.float32).astype(np.float64)
-    whole, _ = computed(loss(p.shape, (1, 2, 3), (3,), (4,)), p)
-    p[0, 0, 3] = math.nan
-    costs, gradients = computed(loss(p.shape, (1, 2, 3), (3,), (4,)), p)
-    assert costs[0] == whole[0] and np.isnan(gradients).sum() == 1
+@pytest.mark.parametrize("labels, times, class_", [((1, 2, 3), 4, 3), ((1, 1), 3, 0)], ids=str)
+def test_nan_that_no_alignment_has_changes_no_cost(labels, times, class_):
+    """A NaN of the first time step that no alignment has, at the last label or a blank, changes no cost or bound."""
+    p = np.random.default_rng(6).uniform(0.2, 1, (times, 1, 4)).astype(np.float32)
+    operation, found = loss(p.shape, labels, (len(labels),), (times,)), []
+    for probability in (p[0, 0, class_], math.nan):
+        p[0, 0, class_] = probability
+        found.append(evaluate(operation, {name: p.view(np.uint8).ravel() for name in ("probs", "gradients")}))
+    whole, other = (outputs["costs"] for outputs in found)
+    assert (other.value, other.magnitude) == (whole.value, whole.magnitude)
+    assert np.isnan(found[1]["gradients"].value).sum() == 1
 
 
 def test_labels_of_the_device_are_not_trusted():
