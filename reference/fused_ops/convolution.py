@@ -38,15 +38,22 @@ def _units(operation: Any, spec: TensorSpec) -> float:
     return PRECISION[spec.data_type][0] / PRECISION[operation.compute_type][0]
 
 
+def _beyond(operation: Any, spec: TensorSpec, value: Array, error: Array) -> Array:
+    """Return where a finite value may become infinite when it is stored between two steps."""
+    unit, _smallest, largest = PRECISION[operation.compute_type]
+    reach = np.abs(value) + unit * error
+    return np.asarray(np.isfinite(value) & (reach >= min(largest, PRECISION[spec.data_type][2])))
+
+
 # This function returns the expected squared errors (spread.py), or None where they are not known.
 Squares = Callable[[], Array | None]
 
 
 def _convolved(
     operation: Any, x: Array, scale: Array | None, bias: Array | None, **others: Array
-) -> tuple[Array, Array, Squares]:
-    """Return the convolution after the prologue, its error in units of the arithmetic, and a function of its
-    expected squared error.
+) -> tuple[Array, Array, Array, Squares]:
+    """Return the convolution after the prologue, its error in units of the arithmetic, the elements that are not
+    determined, and a function of its expected squared error.
     """
     inner = operation.inner
     total, terms = scaled(x, scale, bias)
@@ -59,15 +66,22 @@ def _convolved(
     found = evaluate(inner, {**memory, "x": _bytes_of(operation.x, passed)})[output]
     roundings, magnitude = np.asarray(roundings_of(found)), magnitude_of(found)
     of_terms, per_term = found, 0.0
+    open_ = np.zeros(found.value.shape, bool)
     if operation.prologue is not None:
         # The sum of its terms bounds each rounded value. An inexact sum may round to either of two neighbours.
         of_terms = evaluate(inner, {**memory, "x": _bytes_of(operation.x, terms)})[output]
         magnitude = np.maximum(magnitude, magnitude_of(of_terms))
         per_term = 2 * _units(operation, operation.x) + PROLOGUE_ROUNDINGS
         roundings = roundings + per_term
+        beyond = _beyond(operation, operation.x, passed, PROLOGUE_ROUNDINGS * terms)
+        if beyond.any():  # Even zero times infinity is NaN, so other factors do not matter.
+            ones = {name: _bytes_of(inner.tensor(name), np.ones_like(values)) for name, values in others.items()}
+            marks = {**memory, **ones, "x": _bytes_of(operation.x, beyond.astype(passed.dtype))}
+            open_ = np.asarray(evaluate(inner, marks)[output].value) > 0
     return (
         np.asarray(found.value),
         np.asarray(roundings * magnitude),
+        open_,
         partial(_squares, operation, found, of_terms, per_term),
     )
 
@@ -84,6 +98,10 @@ def _squares(operation: Any, found: Exact, of_terms: Exact, per_term: float) -> 
     return squares + each_rounded(per_term, np.square(rounded.norm))
 
 
+def _exact(value: Array, error: Array, open_: Array, spread: Callable[[], Steps | None] | None = None) -> Exact:
+    return Exact(value, error, 1, undetermined=lambda: open_, spread=spread)
+
+
 def _steps(squares: Squares) -> Steps | None:
     found = squares()
     return None if found is None else Steps(found)
@@ -94,22 +112,22 @@ def convolution_statistics(
     operation: ScaleBiasActivationConvBnstats, x: Array, scale: Array | None, bias: Array | None, w: Array
 ) -> dict[str, Exact]:
     """Compute the convolution, and sums over y before or after y is rounded."""
-    value, error, squares_of_y = _convolved(operation, x, scale, bias, w=w)
-    found = {"y": Exact(value, error, 1, spread=partial(_steps, squares_of_y))}
+    value, error, open_, squares_of_y = _convolved(operation, x, scale, bias, w=w)
+    found = {"y": _exact(value, error, open_, partial(_steps, squares_of_y))}
     if operation.ySum is not None:
         over, unit = (0, *range(2, value.ndim)), PRECISION[operation.compute_type][0]
         size, count = np.abs(value), value.size // value.shape[1]
-        # y may overflow when it is rounded.
-        beyond = np.isfinite(value) & (size + unit * error >= PRECISION[operation.y.data_type][2])
-        apart = np.where(beyond, np.inf, error + _units(operation, operation.y) * size)
+        open_ = (open_ | _beyond(operation, operation.y, value, error)).any(over, keepdims=True)
+        apart = error + _units(operation, operation.y) * size
         doubled = 2 * size * apart + unit * apart**2
 
         def summed(values: Array) -> Array:
             return np.asarray(values.sum(over, keepdims=True))
 
         sums, squares = summed(value), summed(value**2)
-        found["ySum"] = Exact(sums, 1.01 * (summed(apart) + count * summed(size)), 1)
-        found["ySqSum"] = Exact(squares, 1.01 * (summed(doubled) + (count + 1) * squares), 1)
+        of_sums, of_squares = summed(apart) + count * summed(size), summed(doubled) + (count + 1) * squares
+        found["ySum"] = _exact(sums, 1.01 * of_sums, open_)
+        found["ySqSum"] = _exact(squares, 1.01 * of_squares, open_)
     return found
 
 
@@ -118,8 +136,8 @@ def convolution_filter_gradient(
     operation: ScaleBiasActivationWgrad, x: Array, scale: Array | None, bias: Array | None, dy: Array
 ) -> Exact:
     """Compute the gradient of the filter."""
-    value, error, squares = _convolved(operation, x, scale, bias, dy=dy)
-    return Exact(value, error, 1, spread=partial(_steps, squares))
+    value, error, open_, squares = _convolved(operation, x, scale, bias, dy=dy)
+    return _exact(value, error, open_, partial(_steps, squares))
 
 
 @implements(ConvScaleBiasAddActivation)
@@ -136,6 +154,7 @@ def convolution_add_activation(
     squares = partial(_squares, operation, found, found, 0.0)
     if operation.epilogue is None:
         return Exact(value, error, 1, spread=partial(_steps, squares))
+    open_ = _beyond(operation, operation.y, value, error)
     total, terms = scaled(value, scale, None)
     factor = 1.0 if scale is None else np.abs(scale)
     stored = np.maximum(
@@ -155,4 +174,4 @@ def convolution_add_activation(
         of_sums = of_sums + few(2 * _units(operation, operation.y)) * np.square(value)
         return Steps(np.square(factor) * of_sums + few(SUM_ROUNDINGS) * np.square(terms))
 
-    return Exact(activated(operation.activation, total), error + SUM_ROUNDINGS * terms, 1, spread=steps)
+    return _exact(activated(operation.activation, total), error + SUM_ROUNDINGS * terms, open_, steps)

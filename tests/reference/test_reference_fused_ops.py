@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionBwdFilterAlgo_t,
@@ -182,23 +183,33 @@ def test_convolution_and_its_statistics():
     assert np.allclose(found["ySqSum"].reshape(-1), [(y[:, k] ** 2).sum() for k in range(4)])
 
 
-def test_statistics_of_what_half_does_not_hold():
-    """Sums may be taken before y is rounded to half, or after it, where 2e5 is infinite: such a channel is not judged."""
-    half, of_x = TensorSpec.packed(HALF, (1, 2, 1, 2)), TensorSpec.packed(HALF, (1, 1, 1, 2))
+@pytest.mark.parametrize("scale, last", [(1, 1), (1, -np.inf), (10, 1)])
+@np.errstate(all="ignore")
+def test_statistics_of_what_half_does_not_hold(scale, last):
+    """Sums may be taken before y is rounded to half, or after it, where 2e5 is infinite: such a channel is not judged.
+
+    If x is 1e5 after the prologue, half does not hold it either: its half may be infinite, and no sum is judged.
+    """
+    half, of_x = TensorSpec.packed(HALF, (1, 2, 1, 3)), TensorSpec.packed(HALF, (1, 1, 1, 3))
     convolution = replace(CONVOLUTION, compute_type=FLOAT, padding=(0, 0), stride=(1, 1))
     vector, sums = TensorSpec.packed(FLOAT, (1, 1, 1, 1)), TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     w = FilterSpec(HALF, NCHW, (2, 1, 1, 1))
     operation = ScaleBiasActivationConvBnstats(convolution, None, FORWARD, 0, of_x, vector, vector, w, half, sums, sums)
-    given = {"x": np.float16([1e4, 1]), "w": np.float16([20, 1]), "eqScale": np.float32([1]), "eqBias": np.float32([0])}
-    before = {name: values.view(np.uint8) for name, values in given.items()}
+    given = {"x": np.float16([1e4, 1, last]), "w": np.float16([20, 0.5]), "eqScale": np.float32([scale])}
+    before = {name: values.view(np.uint8) for name, values in given.items()} | {"eqBias": np.zeros(4, np.uint8)}
     before |= {name: np.zeros(operation.nbytes(name), np.uint8) for name in ("y", "ySum", "ySqSum")}
+    y = scale * np.outer(given["w"], given["x"].astype(float))
 
-    def agrees(total, squares, other=10001):
-        after = {"y": np.float16([np.inf, 20, 1e4, 1]), "ySum": np.float32([total, other])}
-        after["ySqSum"] = np.float32([squares, 1e8 + 1])
-        return judge(operation, before, before | {name: values.view(np.uint8) for name, values in after.items()}).agrees
+    def agrees(of_sums, wrong=0.0, infinite=(0, 0)):
+        stored = np.float16(y)
+        stored[infinite] = np.inf
+        after = {"y": stored, "ySum": np.float32(of_sums.sum(1)), "ySqSum": np.float32(np.square(of_sums).sum(1))}
+        after["ySum"][1] += wrong
+        return judge(operation, before, before | {name: a.ravel().view(np.uint8) for name, a in after.items()}).agrees
 
-    assert agrees(np.inf, np.inf) and agrees(200020, 4e10) and not agrees(np.inf, np.inf, 10101)
+    assert agrees(y) and agrees(np.float32(np.float16(y)))
+    assert agrees(y, infinite=(1, 0)) == agrees(y, wrong=np.nan) == (scale == 10)
+    assert not agrees(y, infinite=(1, 1))
 
 
 def test_gradient_of_the_filter():
@@ -228,16 +239,22 @@ def test_convolution_with_a_residual():
         assert np.allclose(found[:, k], np.maximum(scale[k] * y[:, k] + z_scale[k] * z[:, k] + bias[k], 0))
 
 
-def test_small_results_of_half_are_scaled():
-    """A product of 3e-7 may be rounded to a multiple of 2^-24 before it is scaled by 256: both results are right."""
-    small, vector = TensorSpec.packed(HALF, (1, 1, 1, 2)), TensorSpec.packed(FLOAT, (1, 1, 1, 1))
+@np.errstate(all="ignore")
+def test_results_between_steps_may_be_rounded_to_half():
+    """A product of 3e-7 may become a multiple of 2^-24 before it is scaled by 256, and one of 8e4 an infinity."""
+    x, y = TensorSpec.packed(HALF, (1, 1, 1, 3)), TensorSpec.packed(HALF, (1, 2, 1, 3))
+    vector = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     convolution = replace(CONVOLUTION, compute_type=FLOAT, padding=(0, 0), stride=(1, 1))
-    w = FilterSpec(HALF, NCHW, (1, 1, 1, 1))
-    operation = ConvScaleBiasAddActivation(convolution, None, FORWARD, 0, small, w, vector, None, None, None, small)
-    given = {"x": np.float16([3e-4, 1]), "w": np.float16([1e-3]), "eqScale": np.float32([256])}
-    before = {name: values.view(np.uint8) for name, values in given.items()} | {"y": np.zeros(4, np.uint8)}
-    between = given["x"] * given["w"]
-    exact = 256 * np.float32(given["x"]) * np.float32(given["w"])
-    for found, right in ((exact, True), (256 * np.float32(between), True), (1.1 * exact, False)):
-        assert judge(operation, before, before | {"y": np.float16(found).view(np.uint8)}).agrees == right
-    assert np.float16(exact[0]) != np.float16(256 * np.float32(between[0]))
+    w = FilterSpec(HALF, NCHW, (2, 1, 1, 1))
+    operation = ConvScaleBiasAddActivation(convolution, None, FORWARD, 0, x, w, vector, None, None, None, y)
+    given = {"x": np.float16([3e-4, 1, 4e4]), "w": np.float16([1e-3, 2]), "eqScale": np.float32([256, 0.25])}
+    before = {name: values.view(np.uint8) for name, values in given.items()} | {"y": np.zeros(12, np.uint8)}
+    between = np.outer(given["w"].astype(np.float32), given["x"])
+
+    def agrees(held, factor=1.0):
+        found = given["eqScale"][:, None] * held.astype(np.float32) * factor
+        return judge(operation, before, before | {"y": np.float16(found).view(np.uint8).ravel()}).agrees
+
+    halves = np.float16(between)
+    assert agrees(between) and agrees(halves) and not agrees(between, 1.1)
+    assert np.isinf(halves[1, 2]) and np.float16(256 * between[0, 0]) != np.float16(256) * halves[0, 0]
