@@ -128,8 +128,11 @@ def _held(tensor: GraphTensor, result: Known) -> Known:
     """
     if tensor.data_type not in PRECISION:
         value = np.clip(np.rint(result.value), *_limits(tensor.data_type))
+        low, high = (np.clip(result.value + side * result.error, *_limits(tensor.data_type)) for side in (-1, 1))
+        # Numbers on either side of a tie become two integers.
+        error = np.maximum.reduce([value - low, high - value, np.rint(high) - np.rint(low)])
         # An integer holds no NaN, and the document does not say what it holds instead (D654).
-        return Known(value, np.where(np.isnan(value), np.inf, result.error + 0.5))
+        return Known(value, np.where(np.isnan(value) | np.isinf(result.error), np.inf, error))
     unit, smallest, largest = PRECISION[tensor.data_type]
     reach = np.abs(result.value) + result.error
     error = result.error + unit * reach + smallest

@@ -198,3 +198,20 @@ def test_integers_after_a_nan_are_not_determined(mode):
     memory["tensor_1"].view(np.float32)[5] = np.nan
     open_ones = np.isinf(evaluate(graph, memory)["tensor_3"].magnitude).ravel()
     assert open_ones.tolist() == [i == 5 for i in range(12)]
+
+
+def test_sums_beside_a_tie_become_either_integer():
+    """0.5 + 2^-26 may be 0.5 in float, so INT8 holds 0 or 1. 0.5 + 0.25 becomes 1, unless an engine keeps 0.75."""
+    x, b, held, y = tensor(1, (1, 2)), tensor(2, (1, 2)), tensor(3, (1, 2), INT8, virtual=True), tensor(4, (1, 2))
+    sums = pointwise(Mode.CUDNN_POINTWISE_ADD, x, held, b)
+    graph = executed(sums, pointwise(Mode.CUDNN_POINTWISE_IDENTITY_FWD, held, y))
+    memory = prepare(graph, "positive", 0)
+    memory["tensor_1"].view(np.float32)[:] = 0.5
+    memory["tensor_2"].view(np.float32)[:] = 2.0**-26, 0.25
+
+    def agrees(*result):
+        return judge(graph, memory, memory | {"tensor_4": np.array(result, np.float32).view(np.uint8)}).agrees
+
+    assert evaluate(graph, memory)["tensor_4"].value.tolist() == [[1, 1]]
+    assert agrees(0, 1) and agrees(1, 1) and agrees(0.5, 0.75)
+    assert not any(agrees(*wrong) for wrong in ((-1, 1), (1, 0), (1, 2), (1, 0.5)))
