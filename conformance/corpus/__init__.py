@@ -95,6 +95,8 @@ def pin(entry: Entry, why: str) -> str:
     """Append an entry to the corpus of its family, and return its id. Raise ``ValueError`` without a reason, or for a duplicate."""
     if not entry.family:
         raise ValueError("an entry is pinned in its family, this one has none")
+    if entry.drawn.refused:
+        raise ValueError(f"{entry.drawn.refused} is a case of conformance/refusals; add a row there if no case fails")
     if len(why.split()) < 3:
         raise ValueError(f"--why is {why!r}: say in a sentence what the entry shows")
     path = FOLDER / f"{entry.family}.jsonl"

@@ -60,13 +60,15 @@ class Drawn:
     """Hold operations that run in order on shared memory, mostly one, and their inputs.
 
     inputs: the kind of all inputs, or a kind for each operand. offsets: operand -> bytes after an aligned address.
-    aliases: operand -> operand with the same memory.
+    aliases: operand -> operand with the same memory. refused: the name of a change of a table of refusals, with which
+    the first call must be refused; else all are made as they are.
     """
 
     steps: tuple[Operation, ...]
     inputs: str | dict[str, str] = "normal"
     offsets: tuple[tuple[str, int], ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    refused: str = ""
 
     @property
     def operation(self) -> Any:

@@ -11,7 +11,7 @@ from dualdnn.api.operations import Operation, parse
 
 from ..domains import DOMAINS, Drawn
 
-FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases"}
+FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases", "refused"}
 REQUIRED = frozenset({"family", "operations"})
 
 
@@ -32,6 +32,7 @@ class Entry:
             "seed": self.seed,
             "offsets": dict(self.drawn.offsets),
             "aliases": dict(self.drawn.aliases),
+            "refused": self.drawn.refused,
         }
         return json.dumps({name: value for name, value in values.items() if value or name == "seed"})
 
@@ -62,4 +63,5 @@ def entry_of(values: Any, required: frozenset[str] = REQUIRED) -> Entry:
     if not steps or not all(isinstance(step, Operation) for step in steps):
         raise ValueError(f"operations are {values['operations']!r:.80}, expected texts of operations")
     offsets, aliases = (tuple(values.get(name, {}).items()) for name in ("offsets", "aliases"))
-    return Entry(family, Drawn(steps, values.get("inputs", "normal"), offsets, aliases), values.get("seed", 0))
+    drawn = Drawn(steps, values.get("inputs", "normal"), offsets, aliases, values.get("refused", ""))
+    return Entry(family, drawn, values.get("seed", 0))

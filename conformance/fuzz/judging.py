@@ -12,6 +12,7 @@ from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, roomy, sized
 from ..differences.occurrences import what
+from ..refusals.carried import fault
 from ..solvers import ALL, PREFERRED, Used, by_solvers, noted, with_workspace
 from ..subjects import NotRunnable, Subject
 from ..trial import Step, Trial, attempt_chain
@@ -97,6 +98,9 @@ class Judge:
                 ready = [roomy(caller, step) for step in ready]
             steps = [Step(step, dict(drawn.aliases), drawn.inputs) for step in ready]
             wanted = self.solvers if hasattr(getattr(caller.handle, "backend", None), "solvers") else PREFERRED
+            if drawn.refused:
+                text = fault(caller, ready[0], drawn.refused) if subject.cites_clauses else ""
+                return finding("refusals", text) if text else None
             with noted(used):
                 return by_first(caller.handle, steps, run, wanted, used)
         except NotRunnable:  # A library without this call cannot be asked.
@@ -131,8 +135,13 @@ def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Us
 
 
 def side(trial: Trial) -> str:
-    """Return where the worst element of an output is: in its tail, at a border of its positions, or inside."""
+    """Return where the worst element of an output is: in its tail, at a border of its positions, or inside.
+
+    Memory without a layout of tensors, as of indices, has an inside alone.
+    """
     worst = trial.verdict.worst
+    if worst.output in trial.operation.raw:  # type: ignore[union-attr]  # called where there is one
+        return "inside"
     spec = trial.operation.tensor(worst.output)  # type: ignore[union-attr]  # called where there is one
     dims, index = spec.dims, worst.index  # type: ignore[union-attr]
     if len(index) != len(dims):

@@ -8,18 +8,20 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings, strategies
 
 from ..domains import DOMAINS, PROFILES, Drawn, operations
+from ..refusals.carried import applicable
 from ..subjects import open_subject
 from .entries import Entry, parse_entry
 from .judging import Finding, Judge, Key
 
 BATCH = 50  # examples of a family at a time
+REFUSED = 15  # percent of the operations that get a change for which the call must be refused
 SHRINKING = 500  # operations that the search for a simpler one may try
 
 
@@ -40,6 +42,20 @@ class Orders:
     count: int
     known: frozenset[Key] = frozenset()
     entries: tuple[str, ...] = ()  # entries that run instead of drawn ones
+
+
+def with_refusals(drawn: Any) -> Any:
+    """Return a strategy of what another one draws, sometimes with a change for which the call must be refused."""
+
+    @strategies.composite
+    def changed(draw: Any) -> Drawn:
+        found: Drawn = draw(drawn)
+        if draw(strategies.integers(0, 99)) < 100 - REFUSED:
+            return found
+        names = applicable(found.operation)
+        return replace(found, refused=draw(strategies.sampled_from(names))) if names else found
+
+    return changed()
 
 
 class Shown(AssertionError):
@@ -114,7 +130,7 @@ class Worker:
         drawing: Any = settings(
             max_examples=BATCH, database=None, deadline=None, suppress_health_check=list(HealthCheck),
             phases=(Phase.generate, Phase.shrink), report_multiple_bugs=False, print_blob=False,
-        )(given(operations(DOMAINS[family], profiles))(check))  # fmt: skip
+        )(given(with_refusals(operations(DOMAINS[family], profiles)))(check))  # fmt: skip
         try:
             seed(number)(drawing)()
         except Exception:  # This is the fault, or Hypothesis's message that it could not reproduce it.

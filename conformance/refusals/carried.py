@@ -1,0 +1,150 @@
+"""Carry the tables' changes of tensors over to drawn operations, which are then refused, too."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations.specs import NCHW, NHWC
+from dualdnn.api.status import CudnnError, cudnnStatus_t
+
+from ..calls.caller import Caller, function_of
+from ..trial import prepare
+from . import FOLDER, Refusal, read
+
+FURTHEST = 16  # elements by which a change may lengthen or shorten a drawn dimension
+REFUSALS = tuple(cudnnStatus_t[f"CUDNN_STATUS_{name}"] for name in ("BAD_PARAM", "NOT_SUPPORTED", "INVALID_VALUE"))
+
+
+class NotCarried(ValueError):
+    """Report that a change means nothing for an operation."""
+
+
+@cache
+def rows() -> dict[type[Operation], dict[str, Refusal]]:
+    """Return the rows that change operations alone, by the type of the operation and the row's name."""
+    found: dict[type[Operation], dict[str, Refusal]] = {}
+    for path in sorted(FOLDER.glob("*.toml")):
+        for name, case in read(path).items():
+            for parameter, several in case.rows.items():
+                for number, row in enumerate(several):
+                    if isinstance(row.accepted, Operation) and is_general(row):
+                        found.setdefault(type(row.accepted), {})[f"{path.stem}/{name}[{parameter}]{number}"] = row
+    return found
+
+
+def is_general(row: Refusal) -> bool:
+    """Return whether a row refuses values that do not fit together. What no table lists may be listed for others."""
+    return row.status == cudnnStatus_t.CUDNN_STATUS_BAD_PARAM and not (row.arguments or row.attributes or row.needs)
+
+
+def carried(row: Refusal, drawn: Any) -> Any:
+    """Return a drawn operation with a row's change. Raise NotCarried if the change means nothing for it."""
+    types = kinds(row.accepted, cudnnDataType_t)
+    if types != kinds(row.refused, cudnnDataType_t) and types != kinds(drawn, cudnnDataType_t):
+        raise NotCarried  # The other types decide what a type may be.
+    moved = _moved(row.accepted, row.refused, drawn)
+    for name, original in row.aliases.items():
+        if {name, original} - {*moved.operands} | {name, original} & {*moved.raw} or _alike(
+            moved, name, original
+        ) != _alike(row.refused, name, original):
+            raise NotCarried
+    if moved == drawn and not row.aliases:
+        raise NotCarried
+    return moved
+
+
+def kinds(value: Any, kind: Any) -> list[Any]:
+    """Return the values of a type in an operation, in the order of its fields."""
+    if isinstance(value, kind):
+        return [value]
+    return (
+        [one for each in fields(value) for one in kinds(getattr(value, each.name), kind)] if is_dataclass(value) else []
+    )
+
+
+def _alike(operation: Any, *names: str) -> bool:
+    first, second = (operation.tensor(name) for name in names)
+    return bool(first == second)
+
+
+def applicable(operation: Operation) -> list[str]:
+    """Return the names of the rows whose change means something for an operation."""
+    found = []
+    for name, row in rows().get(type(operation), {}).items():
+        with suppress(NotCarried):
+            carried(row, operation)
+            found.append(name)
+    return found
+
+
+def fault(caller: Caller, operation: Operation, name: str) -> str:
+    """Make the call with a row's change, and return why it was not refused as a table demands, or an empty text."""
+    row = rows()[type(operation)][name]
+    wrong = carried(row, operation)
+    memory = prepare(wrong, "normal", 0, row.aliases)
+    buffers = {operand: caller.handle.to_device(memory[operand]) for operand in memory if operand not in row.aliases}
+    told = f"{function_of(type(wrong))} with the change {name} of {type(wrong).__name__}"
+    try:
+        caller(wrong, {operand: buffers[row.aliases.get(operand, operand)] for operand in memory})
+    except CudnnError as error:
+        if error.status not in REFUSALS or not error.clause:
+            return f"{told}: expected {row.status.name} [{row.clause}], got: {error}"
+        touched = [
+            n for n, buffer in buffers.items() if bytes(buffer.to_host(np.uint8, buffer.nbytes)) != bytes(memory[n])
+        ]
+        return f"{told}: the refused call changed {', '.join(touched)}" if touched else ""
+    return f"{told} succeeded, expected {row.status.name} [{row.clause}]: {wrong}"
+
+
+def _moved(right: Any, wrong: Any, drawn: Any) -> Any:
+    parts = {}
+    for name in (field.name for field in fields(right)):
+        before, after, now = (getattr(one, name) for one in (right, wrong, drawn))
+        if before == after:
+            continue
+        if not isinstance(before, TensorSpec) or not type(before) is type(after) is type(now):
+            raise NotCarried
+        others = [
+            one
+            for other in fields(drawn)
+            if other.name != name
+            for one in kinds(getattr(drawn, other.name), TensorSpec)
+        ]
+        parts[name] = _tensor(before, after, now, others)
+    return replace(drawn, **parts)
+
+
+def _tensor(right: TensorSpec, wrong: TensorSpec, drawn: TensorSpec, others: list[TensorSpec]) -> TensorSpec:
+    """Move a tensor's dimensions or strides by the same differences, or give it the same other type or layout."""
+    if right.rank != wrong.rank:
+        raise NotCarried
+    dims = _raised(drawn.dims, right.dims, wrong.dims)
+    for axis, (now, was) in enumerate(zip(dims, drawn.dims, strict=True)):
+        if now != was and (
+            now < 1 or abs(now - was) > FURTHEST or any(now in one.dims[axis : axis + 1] for one in others)
+        ):
+            raise NotCarried
+    if wrong.data_type != right.data_type or dims != drawn.dims:
+        return TensorSpec.packed(wrong.data_type, dims, NHWC if drawn.strides[1] == 1 else NCHW)
+    if wrong == TensorSpec.packed(wrong.data_type, wrong.dims, NHWC):
+        return TensorSpec.packed(drawn.data_type, dims, NHWC)
+    strides = _raised(drawn.strides, right.strides, wrong.strides)
+    for now, was, extent in zip(strides, drawn.strides, dims, strict=True):
+        if now < was or (now > was and extent == 1):
+            raise NotCarried
+    return replace(drawn, strides=strides)
+
+
+def _raised(drawn: tuple[int, ...], right: tuple[int, ...], wrong: tuple[int, ...]) -> tuple[int, ...]:
+    """Add the differences of two tuples to the drawn one, which may be longer. Raise NotCarried if it lacks one."""
+    steps = [there - here for here, there in zip(right, wrong, strict=True)]
+    if any(steps[len(drawn) :]):
+        raise NotCarried
+    return tuple(number + step for number, step in zip_longest(drawn, steps[: len(drawn)], fillvalue=0))
