@@ -21,7 +21,7 @@ def draw(source: Source) -> Drawn:
     alpha, beta = source.blend()
     if kind in (ScaleTensor, SetTensor):
         y = source.tensor(source.pick(PLAIN_TYPES), whole)
-        value = float(source.integer(-3, 3)) if kind is SetTensor else alpha
+        value = float(source.pick((source.integer(-3, 3), -128, 127))) if kind is SetTensor else alpha
         return Drawn((kind(value, y),), source.inputs())
     part = tuple(extent if source.chance(50) else 1 for extent in whole)
     operation: Any
