@@ -15,6 +15,7 @@ from pathlib import Path
 from dualdnn.api.files import check_writable, write
 
 from .forms import LEVELS, table
+from .included import Headers
 from .python_clients import port_python
 from .report import totals, write_report
 from .rewriting import defined_names, port_c
@@ -54,6 +55,8 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.report and chosen.report.suffix not in (".json", ".html"):
         raise ValueError(f"--report is {chosen.report}: its name must end in .json or .html")
     found = list(sources(chosen.paths))
+    if not found:
+        raise ValueError(f"{', '.join(map(str, chosen.paths))} has no source of C, C++, CUDA or Python")
     _check_out(chosen, found)
     files = list(_ported(found, chosen.miopen_level, chosen.jobs or os.cpu_count() or 1))
     outputs = _outputs(chosen, found, files)
@@ -86,14 +89,16 @@ def _ported(found: Sequence[Source], level: str, jobs: int) -> Iterator[PortedFi
     """Port every file, in order. Two passes are needed, because a name that the tree defines itself is not
     cuDNN's."""
     paths = [source.path for source in found]
+    headers = Headers(paths, table(level).types)
     pieces = max(1, len(paths) // (8 * jobs))
     if len(paths) <= FILES_OF_ONE_PROCESS or jobs == 1:
         own = frozenset().union(*map(_own_names, paths))
-        yield from _shown(map(partial(port_file, level=level, own_names=own), paths), len(paths))
+        yield from _shown(map(partial(port_file, level=level, own_names=own, headers=headers), paths), len(paths))
         return
     with ProcessPoolExecutor(jobs) as pool:
         own = frozenset().union(*pool.map(_own_names, paths, chunksize=pieces))
-        yield from _shown(pool.map(partial(port_file, level=level, own_names=own), paths, chunksize=pieces), len(paths))
+        each = partial(port_file, level=level, own_names=own, headers=headers)
+        yield from _shown(pool.map(each, paths, chunksize=pieces), len(paths))
 
 
 def _shown(files: Iterator[PortedFile], count: int) -> Iterator[PortedFile]:
@@ -111,7 +116,7 @@ def _shown(files: Iterator[PortedFile], count: int) -> Iterator[PortedFile]:
             )
 
 
-def port_file(path: Path, level: str, own_names: frozenset[str]) -> PortedFile:
+def port_file(path: Path, level: str, own_names: frozenset[str], headers: Headers) -> PortedFile:
     """Port one file, or say why it was not looked at."""
     try:
         text = read(path)
@@ -122,11 +127,13 @@ def port_file(path: Path, level: str, own_names: frozenset[str]) -> PortedFile:
             b"",
             error=str(error) if isinstance(error, ValueError) else f"could not be read: {error.strerror}",
         )
-    if b"cudnn" not in text and b"CUDNN" not in text:
-        return PortedFile(str(path), text, text)
     if path.suffix == ".py":
-        return port_python(str(path), text, table())  # Clients of dualdnn.api.miopen have the guide's calls.
-    return port_c(str(path), text, table(level), own_names)
+        # Clients of dualdnn.api.miopen have the guide's calls.
+        return port_python(str(path), text, table()) if b"cudnn" in text.lower() else PortedFile(str(path), text, text)
+    try:
+        return port_c(str(path), text, table(level), own_names, headers.of(path, text))
+    except RecursionError:
+        return PortedFile(str(path), text, text, error="nests expressions too deeply")
 
 
 def _own_names(path: Path) -> frozenset[str]:

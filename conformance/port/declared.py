@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 from dualdnn.api.document import functions
@@ -11,7 +12,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 
 from . import containers
 from .expressions import DEDUCED, KIND_OF_NAME, Expressions, declarator, dimensions, record
-from .integers import code, is_integer, parameter_kinds, values
+from .integers import bare, code, is_integer, parameter_kinds, values
 from .passing import passing_macros
 
 _NUMBERS = rb"[-+]?(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*"
@@ -22,6 +23,7 @@ _MACRO = re.compile(
 _MACRO_OF_ENUMERATOR = re.compile(
     rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(*[ \t]*(CUDNN_\w+)[ \t]*\)*[ \t]*\r?$", re.M
 )
+_MACRO_OF_NAME = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w \t]*\w)[ \t]*(?://.*|/\*.*)?\r?$", re.M)
 _MACRO_OF_ARGUMENTS = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^\n\\]*(?:\\\r?\n?[^\n\\]*)*)", re.M)
 _CALLED = re.compile(
     r"(?:.*\bfunction< ?)?(?!decltype)(\w+) ?\(.*", re.DOTALL
@@ -37,13 +39,42 @@ _DECLARATIONS = frozenset(
         "function_definition",
     }
 )
+EVERYWHERE = 1 << 62  # end of the scope of what a header declares
+# These are what a header tells the files that include it, and a file the bodies of its macros.
+SHARED: dict[str, type[dict[Any, Any] | set[Any]]] = {
+    "macros": set,  # They stand for numbers.
+    "comparing": dict,  # macro that compares with numbers -> how it takes an argument: "bool" if the numbers are 0
+    "passing": dict,
+    "constants": dict,
+    "records": dict,
+    "results": dict,
+    "fields": dict,
+    "functions": dict,
+    "callable": dict,
+    "converted": dict,
+    "aliases": dict,
+    "taken": dict,  # type of a function -> its parameters
+    "types": set,  # A template takes these names of types.
+    "templates": set,  # They have a parameter of an integer type.
+    "sizes": dict,  # (record, member) -> sizes
+    "constructed": set,  # (class, member) that a constructor sets, and (class, b"") of classes with a constructor
+    "generic": dict,  # function -> place, name and beginning of the scope of each parameter whose type is deduced
+}
 
 
 class Declared(Expressions):
     """Hold what one file of C declares: variables with their scopes, fields, functions, templates, aliases, macros of numbers.
 
-    A variable of an integer type, or ``auto``, that is given a value of an enumeration type *carries* that type.
+    macro_arguments: what the body of a macro takes its arguments as, by their places. A variable of an integer type, or ``auto``, that is given a value of an enumeration type *carries* that type.
     """
+
+    comparing: dict[bytes, str]
+    taken: dict[str, list[str]]
+    types: set[str]
+    templates: set[bytes]
+    sizes: dict[tuple[str, bytes], list[int | None]]
+    constructed: set[tuple[str, bytes]]
+    generic: dict[bytes, list[tuple[int, bytes, int]]]
 
     def __init__(
         self,
@@ -55,38 +86,22 @@ class Declared(Expressions):
         outer: Declared | None = None,
     ) -> None:
         """Read the declarations below ``root``. outer: the declarations of the file, where ``root`` is the body of
-        one of its macros."""
+        one of its macros, or of the headers that the file includes."""
         self.kinds, self.called, self.root = frozenset(kinds) & frozenset(ENUMERATIONS), called, root
-        self.macros: set[bytes] = outer.macros if outer else {match[1] for match in _MACRO.finditer(text)}
-        # Each macro that compares with numbers says how it takes an argument: "bool" where the numbers are 0.
-        self.comparing: dict[bytes, str] = outer.comparing if outer else dict(_comparing(text))
-        self.passing = outer.passing if outer else passing_macros(text)
-        self.constants = outer.constants if outer else dict(_enumerators(text))
-        # The body of a macro takes the argument at a place as a value of a type.
+        for name in SHARED:
+            setattr(self, name, _copied(getattr(outer, name)) if outer else SHARED[name]())
+        # Only what headers declare outside of functions is seen here.
+        listed = outer.variables.items() if outer else ()
+        self.variables = {name: around for name, all_ in listed if (around := [v for v in all_ if v[1] == EVERYWHERE])}
+        self.macros |= {match[1] for match in _MACRO.finditer(text)}
+        self.comparing |= dict(_comparing(text))
+        self.passing |= passing_macros(text)
+        self.constants |= dict(_enumerators(text))
+        for macro in _MACRO_OF_NAME.finditer(text):
+            self.aliases[macro[1].decode()] = bare(macro[2].decode())
         self.macro_arguments: dict[bytes, dict[int, str]] = outer.macro_arguments if outer else {}
         # These are the name and the arguments of the macro whose body this is.
         self.macro, self.places = b"", dict[bytes, int]()
-        self.records = dict(outer.records) if outer else {}
-        self.results = dict(outer.results) if outer else {}
-        self.variables = {}
-        self.fields = dict(outer.fields) if outer else {}
-        self.functions = dict(outer.functions) if outer else {}
-        self.callable = dict(outer.callable) if outer else {}
-        self.converted = dict(outer.converted) if outer else {}
-        self.aliases = dict(outer.aliases) if outer else {}
-        self.taken: dict[str, list[str]] = dict(outer.taken) if outer else {}  # type of a function -> its parameters
-        self.types: set[str] = set(outer.types) if outer else set()  # A template takes these names of types.
-        # Each function has the place, name and beginning of the scope of each parameter whose type is deduced.
-        self.generic: dict[bytes, list[tuple[int, bytes, int]]] = dict(outer.generic) if outer else {}
-        # These templates have a parameter of an integer type.
-        self.templates: set[bytes] = set(outer.templates) if outer else set()
-        # record -> its members without an initial value that are no pointers, with their types
-        self.zeroed: dict[str, dict[bytes, str]] = dict(outer.zeroed) if outer else {}
-        self.sizes: dict[tuple[str, bytes], list[int | None]] = (
-            dict(outer.sizes) if outer else {}
-        )  # (record, member) -> sizes
-        # These are (class, member) that a constructor sets, and (class, b"") of classes with a constructor.
-        self.constructed: set[tuple[str, bytes]] = set(outer.constructed) if outer else set()
         self.carried = {}
         for node in found:
             if node.type in ("alias_declaration", "type_definition"):
@@ -95,7 +110,7 @@ class Declared(Expressions):
                 self._template(node)
             elif node.type in _DECLARATIONS:
                 self._declaration(node)
-            elif node.type == "field_initializer" and len(code(node)) > 1:
+            elif node.type == "field_initializer" and len(code(node)) > 1 and code(code(node)[1]):
                 self.constructed.add((record(node), code(node)[0].text))
             elif node.type == "function_declarator" and declarator(node)[0] == (record(node).encode() or None):
                 self.constructed.add((record(node), b""))
@@ -116,7 +131,7 @@ class Declared(Expressions):
         elif match := _CALLED.fullmatch(kind):
             self.callable[text.decode()] = self.bare(match[1])
             self.taken[text.decode()] = self._listed(kind)
-        elif kind in self.kinds or is_integer(kind) or "<" in kind:
+        elif text.decode() != kind:
             self.aliases[text.decode()] = kind
 
     def _template(self, node: Any) -> None:
@@ -152,8 +167,6 @@ class Declared(Expressions):
                 self.fields.setdefault(name, set()).add((kind, depth))
                 self.records.setdefault(record(node), {})[name] = (kind, depth)
                 sizes = dimensions(each)
-                if sizes is not None and node.child_by_field_name("default_value") is None:
-                    self.zeroed.setdefault(record(node), {})[name] = kind
                 if sizes:
                     self.sizes[record(node), name] = sizes
                 if kind in self.callable:
@@ -232,7 +245,7 @@ class Declared(Expressions):
         elif node.type == "function_definition" and self.named(node) in DEDUCED:
             name = declarator(node.child_by_field_name("declarator"))[0]
             if name is not None:
-                self.functions[name] = (self.returned(node), self.functions[name][1])
+                self.functions[name] = (self.returned(node), self.functions.get(name, ("", []))[1])
         elif node.type == "declaration":
             self._made_in_parentheses(node)
         elif node.type == "call_expression":
@@ -330,6 +343,10 @@ class Declared(Expressions):
         while around is not None and around.type not in scopes:
             around = around.parent
         return (around.start_byte, around.end_byte) if around is not None else (0, self.root.end_byte)
+
+
+def _copied(known: Any) -> Any:
+    return set(known) if isinstance(known, set) else {name: copy(value) for name, value in known.items()}
 
 
 def _enumerators(text: bytes) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ STATUS = "cudnnStatus_t"
 DEDUCED = ("auto", "decltype(auto)")
 RECORDS = frozenset({"struct_specifier", "class_specifier", "union_specifier"})
 KIND_OF_NAME = {member.name: kind for kind, members in ENUMERATIONS.items() for member in members}
+_TYPEOF = (b"typeof", b"__typeof__", b"__typeof")
 _CALLEES = {"qualified_identifier": "name", "field_expression": "field", "pointer_expression": "argument"}
 _POINTS = frozenset(
     {"pointer_declarator", "array_declarator", "abstract_pointer_declarator", "abstract_array_declarator"}
@@ -108,11 +109,19 @@ class Expressions:
         kind = node.child_by_field_name("type")
         if kind is not None and kind.type in RECORDS:
             return record(kind)
+        if kind is not None and (kind.type == "decltype" or kind.text.startswith(_TYPEOF)):
+            inner = (code(kind) or code(node.child_by_field_name("declarator") or kind) or [kind])[-1]
+            inner = inner.child_by_field_name("type") or inner
+            return self.type_of(inner) or self.kind_of(inner)[0] or self.bare(inner.text.decode("utf-8", "replace"))
         return self.bare(kind.text.decode("utf-8", "replace")) if kind is not None else ""
 
     def bare(self, text: str) -> str:
-        name = bare(text)
-        return self.aliases.get(name, name)
+        """Return the name of a type without qualifiers, aliases followed."""
+        name, seen = bare(text), set[str]()
+        while name in self.aliases and name not in seen:
+            seen.add(name)
+            name = self.aliases[name]
+        return name
 
     def _variable(self, name: bytes, at: int) -> tuple[int, int, str, int] | None:
         around = [v for v in self.variables.get(name, ()) if v[0] <= at < v[1]]

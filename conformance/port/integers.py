@@ -49,6 +49,8 @@ def values(node: Any) -> Iterator[Any]:
             waiting.append(found.child_by_field_name("value"))
         elif kind in ("parenthesized_expression", "argument_list"):
             waiting += reversed(code(found))
+        elif kind == "compound_literal_expression" and not found.child_by_field_name("type").text:
+            waiting.append(found.child_by_field_name("value"))  # This is how a default of {} is read.
         elif kind == "initializer_list":
             waiting += reversed([child for child in elements(found) if child.type != "initializer_pair"])
         elif kind == "conditional_expression" and found.child_by_field_name("alternative") is not None:

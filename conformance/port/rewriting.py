@@ -41,9 +41,12 @@ def parser(language: str) -> Any:
     return Parser(Language(grammar.language()))
 
 
-def port_c(path: str, text: bytes, table: Table, own_names: frozenset[str] = frozenset()) -> PortedFile:
-    """Port one file; ``own_names`` are functions and macros that the tree defines itself."""
-    return _CFile(path, text, table, own_names).port()
+def port_c(
+    path: str, text: bytes, table: Table, own_names: frozenset[str] = frozenset(), outer: Declared | None = None
+) -> PortedFile:
+    """Port one file; ``own_names`` are functions and macros that the tree defines itself, ``outer`` is what the
+    headers declare."""
+    return _CFile(path, text, table, own_names).port(outer)
 
 
 class _CFile:
@@ -55,15 +58,16 @@ class _CFile:
         self.newline = b"\r\n" if b"\r\n" in text else b"\n"
         self.frozen_until = 0  # The call that ends here stays as it was.
 
-    def port(self) -> PortedFile:
-        if b"cudnn" not in self.text.lower():
+    def port(self, outer: Declared | None) -> PortedFile:
+        if b"cudnn" not in self.text.lower() and outer is None:
             return self.ported
         read = self.text.replace(b"_Thread_local", b"thread_local ")  # The grammars know the newer word alone.
         tree = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(read)
         self.constants = arguments.constants(self.text)
         found = list(nodes(tree.root_node))
-        self.declared = Declared(tree.root_node, self.text, found, self.table.types, called)
-        self.zeros = Zeros(self.declared, frozenset(self.table.changed_zeros))
+        self.declared = Declared(tree.root_node, self.text, found, self.table.types, called, outer)
+        self.changed = frozenset(self.table.changed_zeros)
+        self.zeros = Zeros(self.declared, self.changed)
         for node in found:
             self.visit(node)
         if self.ported.verdicts or self.edits.edits:
@@ -93,9 +97,7 @@ class _CFile:
         for typed in uses.typed(self.declared, node):
             self.typed(typed)
         for place, of in self.zeros(node):
-            self.zero(place, of, "integer")
-        for place, of in self.zeros.members(node):
-            self.zero(place, of, "check")
+            self.zero(place, of)
         if kind in ("preproc_if", "preproc_elif"):
             self.condition(node.child_by_field_name("condition"))
 
@@ -129,13 +131,16 @@ class _CFile:
     def empty(self, expression: Any, kind: str) -> None:
         """Note empty braces or parentheses in place of a value; ``zeros`` sees those of declarations."""
         around = expression.parent
-        if around is None or around.type != "init_declarator":
-            self.zero(around if around is not None and around.type != "argument_list" else expression, kind, "integer")
+        if around is None or around.type not in ("init_declarator", "field_declaration"):
+            self.zero(around if around is not None and around.type != "argument_list" else expression, kind)
 
-    def zero(self, place: Any, kind: str, seen: str) -> None:
+    def zero(self, place: Any, kind: str, shift: int = 0) -> None:
         text, name = place.text.decode("utf-8", "replace"), self.table.changed_zeros[kind]
-        when = "where its object begins as zeros" if seen == "check" else "by a 0 that stands nowhere"
-        self.note(place, seen, f"{text} is {name} {when}: MIOpen numbers its enumerators otherwise")
+        self.note_at(
+            place.start_byte + shift,
+            "zero",
+            f"{text} is {name} where it begins as 0: MIOpen numbers its enumerators otherwise, give it a value",
+        )
 
     def condition(self, node: Any) -> None:
         """Note enumerators in a condition of the preprocessor, which takes every name that is no macro as 0."""
@@ -374,6 +379,7 @@ class _CFile:
         shift = node.start_byte - len(before)
         listed = list(nodes(root))
         declared = Declared(root, b"", listed, self.declared.kinds, called, self.declared)
+        zeros = Zeros(declared, self.changed, is_macro=True)
         names = node.parent.child_by_field_name("parameters")
         if names is not None:
             declared.macro = node.parent.child_by_field_name("name").text
@@ -381,6 +387,8 @@ class _CFile:
         for found in listed:
             for typed in uses.typed(declared, found):
                 self.typed(typed, shift, declared)
+            for place, of in zeros(found):
+                self.zero(place, of, shift)
             name = called(found) if found.type == "call_expression" else None
             forms = self.table.forms.get(name.text.decode(), ()) if name is not None else ()
             given = list(arguments.of_call(found)) if forms else []

@@ -16,7 +16,7 @@ from typing import Any
 from .declared import Declared
 from .expressions import STATUS, template_call
 from .integers import code, is_integer, number, values
-from .zeros import SIZED, Zeros
+from .zeros import Zeros
 
 _EQUALITY, _ORDER = ("==", "!="), ("<", ">", "<=", ">=", "<=>")
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "|", "&", "^"})
@@ -24,7 +24,9 @@ _ASSERTIONS = re.compile(rb"[A-Z_]+_(?:EQ|NE)|cmp_(?:not_)?equal")
 _COMPARERS = re.compile(rb"(?:std::)?(?:not_)?equal_to<.*", re.DOTALL)
 _SEARCHES = re.compile(rb"find|count|replace|remove|search_n|binary_search|(?:lower|upper)_bound|equal_range|fill")
 _BYTES = re.compile(rb"mem(?:cpy|set|cmp|move)|bcopy|f?(?:read|write)|recv|send|f?scanf|sscanf")
-_ALLOCATIONS = frozenset({b"malloc", b"calloc", b"realloc", b"alloca"})
+_READS = re.compile(rb"\w*[Ff]ree|assert|delete")
+_SIZED = ("vector", "deque", "list", "valarray")
+_ALLOCATIONS = frozenset({b"malloc", b"realloc", b"alloca", b"aligned_alloc"})  # These leave memory as it is.
 _TEXTS = re.compile(rb"\w*printf|to_string|format|print|println|_?exit|quick_exit")
 _NUMBER_INSIDE = re.compile(r"<.*\b(?:int|unsigned|long|short|size_t|u?int\d+_t)\b")
 
@@ -71,14 +73,19 @@ def _literal(declared: Declared, node: Any) -> Iterator[Typed]:
         yield from _cast(declared, node)
 
 
-def _view(declared: Declared, target: str, value: Any) -> Iterator[Typed]:
-    """Yield a pointer or a reference that views an enumeration type as another type, or the other way round."""
+def _view(declared: Declared, target: str, value: Any, is_cast: bool = True) -> Iterator[Typed]:
+    """Yield a pointer or a reference that views an enumeration type as another type, or the other way round.
+
+    Without a cast, C converts ``void *`` alone: other memory, or what a function returns that this file does not show.
+    """
     for leaf in values(value):
         while leaf.type == "cast_expression" and leaf.child_by_field_name("type").text.replace(b" ", b"") == b"void*":
             leaf = leaf.child_by_field_name("value")
         callee = declared.called(leaf) if leaf.type == "call_expression" else None
         is_fresh = callee is not None and callee.text in _ALLOCATIONS
         source = declared.declared(leaf)[0]
+        if not is_cast and source != "void" and (callee is None or source):
+            continue
         if not is_fresh and leaf.type != "null" and target != source and {target, source} & declared.kinds:
             yield Typed(leaf, "", is_opaque=True)
 
@@ -135,6 +142,18 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
                 yield Typed(given[place], taken)
     else:
         yield from _parameters(declared, name.text, given, node.start_byte)
+        yield from _written(declared, name, given)
+
+
+def _written(declared: Declared, name: Any, given: list[Any]) -> Iterator[Typed]:
+    """Yield the addresses that a function gets whose declaration is not seen: it may write bytes there."""
+    is_seen = name.text.startswith(b"cudnn") or name.text in declared.results
+    if is_seen or name.parent.type != "call_expression" or _READS.fullmatch(name.text):
+        return
+    for argument in given:
+        kind, depth = declared.declared(argument)
+        if depth == 1 and kind in declared.kinds - {STATUS}:
+            yield Typed(argument, "", is_opaque=True)
 
 
 def _parameters(declared: Declared, function: bytes, given: list[Any], at: int) -> Iterator[Typed]:
@@ -146,7 +165,7 @@ def _template_call(declared: Declared, node: Any, given: list[Any]) -> Iterator[
     """Yield the arguments of ``f<type>(...)``: f may use a number in any way, and an integer type takes an
     enumerator's number."""
     name, listed = template_call(node.child_by_field_name("function"))
-    types = [declared.bare(a.text.decode()) for a in listed if name.decode() not in SIZED]
+    types = [declared.bare(a.text.decode()) for a in listed if name.decode() not in _SIZED]
     kind = types[0] if types else ""
     if is_integer(kind):
         yield from (Typed(argument, kind) for argument in given)
@@ -170,13 +189,12 @@ def _declaration(declared: Declared, node: Any) -> Iterator[Typed]:
             yield from _constructed(declared, code(each)[0], "")  # f(AS(int, value)) reads as a declaration.
         if each.type == "function_declarator" and (holds_numbers or is_integer(kind)):
             yield from _constructed(declared, each, "" if holds_numbers else kind)
-        if (
-            each.type != "init_declarator"
-            or (inner := each.child_by_field_name("declarator")).type == "pointer_declarator"
-        ):
+        if each.type != "init_declarator":
             continue
-        value = each.child_by_field_name("value")
-        if kind in declared.records:
+        value, inner = each.child_by_field_name("value"), each.child_by_field_name("declarator")
+        if inner.type == "pointer_declarator":
+            yield from _view(declared, kind, value, is_cast=False)
+        elif kind in declared.records:
             yield from _of_record(declared, kind, inner, value)
         elif holds_numbers or kind:
             yield Typed(value, "" if holds_numbers else kind)
@@ -216,6 +234,8 @@ def _assignment(declared: Declared, node: Any) -> Iterator[Typed]:
         yield from (Typed(side, "") for side in (left, right))
     elif kind:
         yield Typed(right, kind)
+    else:
+        yield from _view(declared, declared.declared(left)[0], right, is_cast=False)
 
 
 def _pair(declared: Declared, node: Any) -> Iterator[Typed]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 REWRITTEN, HELPED, LEFT = "rewritten", "rewritten through a helper", "left as it was"
 VERDICTS = (REWRITTEN, HELPED, LEFT)
 # After these notes, something stays that MIOpen does not have: a name, a number, text that makes a name.
-OPEN_NOTES = frozenset({"no counterpart", "unknown", "integer", "pasting"})
+OPEN_NOTES = frozenset({"no counterpart", "unknown", "integer", "zero", "pasting"})
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Note:
 
     line: int
     column: int
-    kind: str  # one of "no counterpart", "unknown", "integer", "string", "pasting", "check", "comment"
+    kind: str  # one of "no counterpart", "unknown", "integer", "zero", "string", "pasting", "check", "comment"
     message: str
 
     def __str__(self) -> str:

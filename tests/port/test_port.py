@@ -399,7 +399,11 @@ def test_reports(tree):
 
 @pytest.mark.parametrize(
     "content, message",
-    [(b"\x7fELF\0cudnnCreate", "is binary"), ("cudnnCreate".encode("utf-16"), "is UTF-16: convert it")],
+    [
+        (b"cudnnDataType_t t = " + b"(" * 3000 + b"2" + b")" * 3000, "nests expressions too deeply"),
+        (b"\x7fELF\0cudnnCreate", "is binary"),
+        ("cudnnCreate".encode("utf-16"), "is UTF-16: convert it"),
+    ],
 )
 def test_a_file_that_is_not_text_is_named_and_unchanged(tree, capsys, content, message):
     (tree / "src/odd.c").write_bytes(content)
@@ -422,6 +426,7 @@ def test_a_read_only_target_stops_everything(tree, capsys):
     [
         (["absent"], "does not exist"),
         (["src/notes.txt"], "is no source of"),
+        (["empty"], "empty has no source"),
         (["src", "--out", "src"], "where"),
         (["src", "--jobs", "-1"], "--jobs is -1"),
         (["src", "--report", "port.txt"], "must end in .json or .html"),
@@ -431,6 +436,7 @@ def test_a_read_only_target_stops_everything(tree, capsys):
 def test_wrong_arguments(tree, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tree)
     shutil.copytree("src", "other")
+    Path("empty").mkdir()
     assert command(*arguments) == 2
     assert message in capsys.readouterr().err
 
