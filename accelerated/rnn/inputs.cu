@@ -85,6 +85,17 @@ extern "C" __global__ void rnn_inputs_scatter(const Arguments a) {
               store<ELEMENT>(a.fill));
 }
 
+// Writes zeros to the padding of a layer's input. The reverse direction keeps states there, and a state that is
+// infinite times the zero gradient of the padding is NaN.
+extern "C" __global__ void rnn_inputs_clear(const Arguments a) {
+  griddepcontrol_wait();
+  const Shape& s = a.shape;
+  const int vector = vector_of_warp(), step = vector / s.batch, sequence = vector % s.batch, width = a.layer.width;
+  if (step >= s.steps || step < length_of(offsets_of(a.workspace, a.regions), s, sequence)) return;
+  copy_vector(elements_at(a.reserve, a.regions.kept_below) + static_cast<long long>(vector) * width, nullptr, width,
+              store<ELEMENT>(COMPUTE(0)));
+}
+
 // Copies the input to every gate, because a layer without input matrices uses it as the product.
 extern "C" __global__ void rnn_inputs_skip(const Arguments a) {
   griddepcontrol_wait();

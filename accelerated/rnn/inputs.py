@@ -171,7 +171,10 @@ def products(problem: RNNProblem, layer: int) -> list[Launch]:
 
 
 def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
-    """Return the launches that multiply the gradients of all gates by the input matrices, summed over directions."""
+    """Return the launches that multiply the gradients of all gates by the input matrices, summed over directions.
+
+    They also clear the padding of the layer's input, which the product for the gradients of the matrices reads.
+    """
     n, vectors, size = problem.network, problem.steps * problem.batch, element_bytes(problem)
     result = Located("workSpace", problem.passed(layer)["input"] * number_bytes(problem))
     scatters = not layer
@@ -189,7 +192,9 @@ def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
             problem, (vectors, width, rows), gate_gradients(problem, layer), b, c, element, segments=n.directions
         )
         found = product.launches_in_scratch()
-    return [*found, launch(problem, "scatter", layer, -(-vectors // VECTORS), "dx")] if scatters else found
+    clears = layer and n.directions > 1 and problem.data.is_ragged
+    kernel = "scatter" if scatters else "clear" if clears else ""
+    return [*found, launch(problem, kernel, layer, -(-vectors // VECTORS), "dx")] if kernel else found
 
 
 def gate_gradients(problem: RNNProblem, layer: int, slot: int = 0) -> Matrix:

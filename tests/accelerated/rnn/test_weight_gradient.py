@@ -11,10 +11,13 @@ from dualdnn.accelerated.rnn import weight_gradient
 from dualdnn.accelerated.rnn.problem import RNNProblem
 from dualdnn.accelerated.rnn.weight_gradient import WeightGradientSolver
 from dualdnn.accelerated.runtime.devices import open_device
-from dualdnn.api.operations.rnn.network import GRU, LSTM
+from dualdnn.api import cudnn
+from dualdnn.api.operations.rnn.network import GRU, LSTM, TANH
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance.bench.rnn_rows import forward, network, passes
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.solvers import ALL, by_solvers
+from dualdnn.conformance.trial import Step, attempt_chain, prepare
 from test_persistent import elements, run
 
 
@@ -59,6 +62,25 @@ def test_products_of_many_layers_are_those_of_each(monkeypatch, cell):
         found.append(elements(run(operation, memory, WeightGradientSolver())["dweightSpace"], FLOAT))
     np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)
     assert np.isfinite(found[0]).all()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_infinite_states_in_padding_reach_no_gradient_of_the_layer_above(dropout):
+    """The reverse direction keeps the initial states of short sequences in the padding of its output."""
+    spec = replace(network(TANH, 8, 2, 2, FLOAT), dropout=dropout)
+    operations = [operation for _, operation in passes(forward(spec, 3, (3, 1, 2)))]
+    steps = [Step(operation, inputs={"hx": "normal, 32=inf"}) for operation in operations]  # sequence 1, reverse
+    caller = Caller(cudnn, cudnn.cudnnCreate(backend="accelerated", device="emulated"))
+    before = {"states": np.array([7, 0], "<u8").view(np.uint8)}
+
+    def is_finite(_):
+        gradients = attempt_chain(caller, steps, before=before).after["dweightSpace"]
+        above = elements(gradients, FLOAT)[spec.matrix(2, 0).offset : spec.matrix(3, 0).end]
+        return np.isfinite(above).all() and above.any()
+
+    found = []
+    by_solvers(caller.handle, operations, lambda solver: found.append(is_finite(solver)), ALL)
+    assert found == [True] * 3  # the preferred solvers, and those that run step by step
 
 
 def batches_of(monkeypatch, training):
