@@ -35,6 +35,18 @@ class Sized:
             self._sizes = self.arithmetic.size(self.value)
         return self._sizes
 
+    @property
+    def sizes_of_factors(self) -> Array:
+        """Return the sizes that roundings of these factors to TF32 are relative to.
+
+        All subnormal numbers have the same error, and zeros have none.
+        """
+        sizes, a = self.sizes, self.arithmetic
+        least = a.worst.smallest
+        if not a.factors or not (is_less := (sizes[0] > 0) & (sizes[0] < least)).any():
+            return sizes
+        return np.where(is_less, a.beside(a.each(lambda way: way.size(least)), self.value.ndim), sizes)
+
 
 @dataclass(frozen=True)
 class Running:
@@ -88,12 +100,14 @@ class Running:
 class Ways:
     """Propagate errors along the first dimension of arrays: the worst case and, if ``expects``, the expected squares.
 
-    largest: the largest number of the compute type.
+    largest: the largest number of the compute type. factors: unit roundoffs by which both factors of a matrix product
+    may be rounded (TF32).
     """
 
     worst: Running
     expects: bool = False
     largest: float = np.inf
+    factors: float = 0.0
 
     @cached_property
     def ways(self) -> tuple[Running, ...]:

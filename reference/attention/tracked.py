@@ -27,13 +27,11 @@ class Arithmetic(Ways):
     """Describe where attention may round (docs/errata.md, D364).
 
     terms counts the roundings of a term for each addition of a matrix product; it is 2 for tensor cores, which
-    truncate. factors is the error, in unit roundoffs, of factors that are rounded to TF32. is_kept says whether
-    intermediate vectors and factors are rounded to HALF. overflows says whether kept numbers beyond HALF become
-    infinite.
+    truncate. is_kept says whether intermediate vectors and factors are rounded to HALF. overflows says whether kept
+    numbers beyond HALF become infinite.
     """
 
     terms: int = 1
-    factors: float = 0.0
     is_kept: bool = False
     overflows: bool = False
 
@@ -62,7 +60,7 @@ def _arithmetic(data_type: cudnnDataType_t, cores: bool, expects: bool, overflow
     half = data_type == HALF
     factors = TF32_UNIT / unit if cores and not half else 0.0
     worst = Running(unit, smallest=smallest)
-    return Arithmetic(worst, expects, largest, 2 if cores else 1, factors, half, overflows)
+    return Arithmetic(worst, expects, largest, factors, 2 if cores else 1, half, overflows)
 
 
 class Tracked(Sized):
@@ -228,8 +226,8 @@ def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
 
     def error() -> Array:
         of_sizes, of_total = a.weights_of_products(a.terms * first.value.shape[-1] + roundings, second.value.ndim)
-        terms = of_sizes * second.sizes
-        found: Array = first.sizes @ (terms if second.is_exact else terms + second.error)
+        terms = of_sizes * second.sizes_of_factors
+        found: Array = first.sizes_of_factors @ (terms if second.is_exact else terms + second.error)
         if not first.is_exact:
             found += first.error @ second.sizes
         if of_total:

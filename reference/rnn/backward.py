@@ -270,7 +270,7 @@ def summed(gradients: Bounded, inputs: Bounded | None) -> Bounded:
     if not a.tracked:
         return Bounded(total, None, a)
     of_g, of_products = g.read_again(), a.weights_of_sum(count, 2)[1]
-    error = (of_g + of_products * g.sizes).swapaxes(1, 2) @ x.sizes
+    error = (of_g + of_products * g.sizes_of_factors).swapaxes(1, 2) @ x.sizes_of_factors
     if not x.is_exact or a.stored:
         error += (g.sizes + a.of_products(2) * of_g).swapaxes(1, 2) @ x.read_again()
     return added([Bounded(total, error, a)], count)

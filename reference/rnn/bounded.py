@@ -52,8 +52,6 @@ class Tracking(Enum):
 class Arithmetic(Ways):
     """Describe the compute type and which other roundings are allowed.
 
-    factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
-
     stored: unit roundoffs by which a number in memory between two steps may be rounded (the data type).
 
     tracked: whether errors are carried along: the judge needs them, the backend does not.
@@ -63,7 +61,6 @@ class Arithmetic(Ways):
     passes: whether a non-finite gradient passes where rounding decides.
     """
 
-    factors: float = 0.0
     stored: float = 0.0
     tracked: bool = True
     overflows: bool = False
@@ -324,13 +321,13 @@ def addends(products: Sequence[Product], biases: Sequence[Array], count: int) ->
         if matrix is None:
             errors.append(own + of_terms * numbers.sizes)
             continue
-        found = of_products * numbers.sizes
+        found = of_products * numbers.sizes_of_factors
         if a.expects:
             found[0] += own[0]
             found[1] += own[1] * a.together(value, (numbers.sizes[1] @ matrix.of_columns)[..., np.newaxis])
         else:
             found += own
-        errors.append(_times(found, matrix.sizes))
+        errors.append(_times(found, matrix.sizes_of_factors))
     value = sum(parts[1:], parts[0])
     for bias in biases:
         value = value + bias

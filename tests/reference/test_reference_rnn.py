@@ -28,6 +28,7 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import DEFAULT, NO_BIAS, ONE_
 from dualdnn.conformance.cases.rnn.rnn_forward import EXACT, forward, infinite_recurrent, network
 from dualdnn.conformance.trial import Step, attempt_chain, prepare
 from dualdnn.reference import judge, run
+from dualdnn.reference.attention import tracked
 from dualdnn.reference.philox import philox
 from dualdnn.reference.rnn.bounded import Arithmetic, Bounded, Matrix, affine
 from dualdnn.reference.running import Running
@@ -526,6 +527,26 @@ def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least(
     a = Arithmetic(Running(2.0**-24), stored=2.0**13)
     numbers = Bounded(np.array([0.0, 2.0**-20, 2.0**-14, 1.0]), None, a)
     assert (a.of_storing(numbers) * 2.0**-24).tolist() == [[0.0, 2.0**-25, 2.0**-25, 2.0**-11]]
+
+
+def product_in_rnn(first, second):
+    a = Arithmetic(Running(2.0**-24, smallest=2.0**-126), factors=2.0**13)
+    return affine([(Bounded(first, None, a), Matrix(second.T, a))])
+
+
+def product_in_attention(first, second):
+    a = tracked.Arithmetic(Running(2.0**-24, smallest=2.0**-126), factors=2.0**13)
+    return tracked.product(tracked.Tracked.exact(first, a), tracked.Tracked.exact(second, a))
+
+
+@pytest.mark.parametrize("product", [product_in_rnn, product_in_attention])
+def test_subnormal_factors_are_rounded_to_multiples_of_the_smallest_number_of_tf32(product):
+    """TF32 rounds 1e-40 to 9 * 2^-136, by 3 %."""
+    small, rounded = 1e-40, 9 * 2.0**-136
+    for pair in ((small, 6e4), (6e4, small)):
+        found = product(*(np.array([[number]]) for number in pair))
+        assert 6e4 * (rounded - small) < found.arithmetic.reach(found.error).item() < 6e4 * 2.1 * 2.0**-137
+    assert product(np.zeros((1, 1)), np.ones((1, 1))).error.item() == 0
 
 
 @pytest.mark.parametrize("state, wrong", [(2.0**13, 0), (2.0**14, 1)])
