@@ -319,7 +319,7 @@ def rnn_backward_data(
             results["dcx"] = stacked([one.cell for one in passes]).result()
         return results
 
-    left_out = absent(spec, space, hx is None, cx is None)
+    left_out = absent(spec, data, space, hx is None, cx is None)
     results = with_bounds(compute, left_out, spec.data_type == HALF, underflows=True, blocks=_blocks(spec))
     results["reserveSpace"] = Exact.kept(np.concatenate([states, *(_bytes(spec, values) for values in (x, *known))]))
     return results
@@ -345,7 +345,7 @@ def rnn_backward_weights(
 
     return with_bounds(
         compute,
-        absent(spec, known[1], operation.hx is None, not known[3].any()),
+        absent(spec, operation.x, known[1], operation.hx is None, not known[3].any()),
         spec.data_type == HALF,
         underflows=True,
         blocks=_blocks(spec),

@@ -370,7 +370,7 @@ def affine(products: Sequence[Product], biases: Sequence[Array] = ()) -> Bounded
 
 def with_bounds(
     compute: Callable[..., dict[str, Exact]],
-    left_out: str = "",
+    left_out: Sequence[str] = (),
     in_half: bool = False,
     underflows: bool = False,
     blocks: bool = False,
@@ -379,7 +379,7 @@ def with_bounds(
 
     compute: returns the results for a kind of tracking.
 
-    left_out: names initial states whose products may be left out; where this changes a result, nothing is determined.
+    left_out: ways to leave out products of initial states; where one changes a result, nothing is determined.
 
     in_half: numbers may be stored in HALF between steps; where they overflow there, non-finite results are not
     determined.
@@ -393,9 +393,9 @@ def with_bounds(
     def undetermined(name: str) -> Array:
         value = tracked(first)[name].value
         open_ = ~np.isfinite(value)
-        others = [(first, left_out)] if left_out else []
+        others = [(first, left) for left in left_out]
         if blocks and not np.isfinite(bound(name)).all():
-            others += [(Tracking.PASSING, left) for left in {"", left_out}]
+            others += [(Tracking.PASSING, left) for left in ("", *left_out)]
         found = np.zeros(value.shape, bool)
         for way in others:
             other = tracked(*way)[name]

@@ -103,7 +103,7 @@ class Network:
         values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
 
         masks: masks of dropout; empty where nothing is dropped. tracked: which errors are carried along. left_out: the
-        zero initial states (h, c) whose products are left out.
+        zero initial states (h, c) whose products are left out: at the first step of each sequence, or of the call (1).
         """
         exact = arithmetic(spec, tracked)
         inputs = Bounded(values, None, exact)
@@ -134,7 +134,8 @@ class Network:
             here, valid = [part.at(at) for part in given], self.valid[at]
             found = step(one.layer, here, h, c)
             if left_out:
-                begun = self.lengths != at + 1 if direction else np.full_like(self.lengths, at > 0, bool)
+                first_step = (len(steps) if "1" in left_out else self.lengths) - 1 if direction else 0
+                begun = np.broadcast_to(first_step != at, self.lengths.shape)
                 found = found.select(begun, step(first, here, h, None if "c" in left_out else c))
             one.steps[at] = found
             h = outputs[at] = found.output.select(valid, h)
@@ -150,12 +151,14 @@ def _state(
     return Bounded(value, None, exact)
 
 
-def absent(spec: RNNSpec, space: Array, no_h: bool, no_c: bool) -> str:
-    """Return which initial states (h, c) are missing, if their products may be non-finite.
+def absent(spec: RNNSpec, x: RNNDataSpec, space: Array, no_h: bool, no_c: bool) -> tuple[str, ...]:
+    """Return the ways to leave out missing initial states (``Network.run``), if their products may be non-finite.
 
-    An implementation may multiply by zeros, or leave such products out (docs/errata.md).
+    An implementation may multiply by zeros, or leave such products out (docs/errata.md). A reverse direction meets
+    short sequences after its first step.
     """
-    return "" if np.isfinite(space).all() else "h" * no_h + "c" * (no_c and spec.cell == LSTM)
+    states = "" if np.isfinite(space).all() else "h" * no_h + "c" * (no_c and spec.cell == LSTM)
+    return (states, states + "1")[: 1 + (x.is_ragged and spec.directions > 1)] if states else ()
 
 
 def remembered(spec: RNNDataSpec, values: Array) -> Array:
@@ -182,7 +185,10 @@ def rnn_forward(
         return results
 
     results = with_bounds(
-        compute, absent(spec, space, hx is None, cx is None), spec.data_type == HALF, spec.cell in (GRU, LSTM)
+        compute,
+        absent(spec, operation.x, space, hx is None, cx is None),
+        spec.data_type == HALF,
+        spec.cell in (GRU, LSTM),
     )
     if operation.training:
         drawn = np.empty(0, np.uint8) if states is None else states
