@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from dualdnn.api.operations import BackendError, Operation, OperationGraph, Unsupported, dlpack
+from dualdnn.api.operations import BackendError, Operation, OperationGraph, Unavailable, Unsupported, dlpack
 from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
@@ -106,7 +106,9 @@ def failures() -> Iterator[None]:
     """Convert errors of devices and compilers within the block to BackendError."""
     try:
         yield
-    except (DeviceError, DeviceUnavailable) as error:
+    except DeviceUnavailable as error:
+        raise Unavailable(str(error)) from error
+    except DeviceError as error:
         raise BackendError(str(error)) from error
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 SUCCESS = 0
+NOT_FOUND = 500
 NOT_READY = 600
 # These are values of CUfunction_attribute.
 MAX_THREADS_PER_BLOCK = 0

@@ -42,6 +42,7 @@ from .driver import (
     MAX_DYNAMIC_SHARED_SIZE_BYTES,
     MAX_THREADS_PER_BLOCK,
     NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+    NOT_FOUND,
     PROGRAMMATIC_STREAM_SERIALIZATION,
     SHARED_SIZE_BYTES,
     Configuration,
@@ -147,6 +148,8 @@ class GpuFunction(Function):
             numbers = module.content(f"fields_{name}")
             names = bytes(module.content(f"names_{name}")).rstrip(b"\0").decode()
         except DriverError as error:
+            if error.code != NOT_FOUND:
+                raise
             raise KeyError(f"the module has no kernel {name}: {error}") from error
         self.fields = self._fields(names, struct.unpack(f"<{len(numbers) // 8}Q", numbers))
         self._overlaps = bool(waits) and reaches(device, self.OVERLAPPING_ARCHITECTURE)

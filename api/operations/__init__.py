@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         MultiHeadAttnForward,
         MultiHeadAttnStep,
     )
-    from .backend import Backend, BackendError, Buffer, Operand, Unsupported
+    from .backend import Backend, BackendError, Buffer, Operand, Unavailable, Unsupported
     from .convolution import (
         ConvolutionBackwardBias,
         ConvolutionBackwardData,
@@ -109,7 +109,7 @@ HOMES = {
     for module, names in {
         "activation": "ActivationBackward ActivationForward",
         "attention": "MultiHeadAttnBackwardData MultiHeadAttnBackwardWeights MultiHeadAttnForward MultiHeadAttnStep",
-        "backend": "Backend BackendError Buffer Operand Unsupported",
+        "backend": "Backend BackendError Buffer Operand Unavailable Unsupported",
         "convolution": """
             ConvolutionBackwardBias ConvolutionBackwardData ConvolutionBackwardFilter ConvolutionBiasActivationForward
             ConvolutionForward Im2Col ReorderFilter ReorderFilterAndBias allows_tf32

@@ -18,6 +18,10 @@ class BackendError(Exception):
     """Report that accepted work failed while it ran (CUDNN_STATUS_EXECUTION_FAILED)."""
 
 
+class Unavailable(BackendError):
+    """Report that a compiler or a kernel that the work needs is missing, or that the compiler fails."""
+
+
 class Unsupported(BackendError):
     """Report that a backend does not serve an operation for a handle (CUDNN_STATUS_NOT_SUPPORTED, by ``clause``)."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...descriptors import PersistentRNNPlan
 from ...enumerations import cudnnDataType_t, cudnnRNNDataLayout_t
 from ...functions import documented
-from ...operations import BackendError
+from ...operations import Unavailable
 from ...operations.rnn import RNNDataSpec, RNNForward, RNNPlanSpec, RNNSpec, reserve, workspace
 from ...operations.rnn.network import PERSIST_DYNAMIC
 from ...status import (
@@ -101,7 +101,7 @@ def cudnnBuildRNNDynamic(handle, rnnDesc, miniBatch):
     network = planned(spec, miniBatch, spec.data_type)
     try:
         handle.backend.prepare(_smallest(network, miniBatch))
-    except BackendError as error:
+    except Unavailable as error:
         raise CudnnError(RUNTIME_PREREQUISITE_MISSING, f"{BUILD}/c10", str(error)) from error
     rnnDesc.plan(network.plan)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
-from dualdnn.api.operations import BackendError
+from dualdnn.api.operations import BackendError, Unavailable
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
@@ -97,19 +97,25 @@ def test_plans_of_other_networks(cudnn, handle, refuses, dynamic):
 @pytest.mark.ours
 @shows(f"{BUILD}/c10")
 def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
-    """The plan is compiled before it is kept: calls without one are refused as before."""
-    asked = []
+    """The plan is compiled before it is kept: calls without one are refused as before.
 
-    def fails(operation):
-        asked.append(operation)
-        raise BackendError("no compiler")
-
+    A device that fails is another error.
+    """
+    asked, status = [], cudnnStatus_t
     descriptor = made(cudnn, network(rnn.LSTM, algo=rnn.DYNAMIC))
-    with monkeypatch.context() as patched:
-        patched.setattr(handle.backend, "prepare", fails)
-        status = cudnnStatus_t.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING
-        refuses(status, f"{BUILD}/c10", cudnn.cudnnBuildRNNDynamic, handle, descriptor, 2)
-    assert [operation.x.batch for operation in asked] == [2] and descriptor.spec.plan is None
+    for error, found, clause in (
+        (Unavailable, status.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING, f"{BUILD}/c10"),
+        (BackendError, status.CUDNN_STATUS_EXECUTION_FAILED, "cudnnStatus_t/c08"),
+    ):
+
+        def fails(operation, error=error):
+            asked.append(operation)
+            raise error("it is missing, or it failed")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(handle.backend, "prepare", fails)
+            refuses(found, clause, cudnn.cudnnBuildRNNDynamic, handle, descriptor, 2)
+    assert [operation.x.batch for operation in asked] == [2, 2] and descriptor.spec.plan is None
     cudnn.cudnnBuildRNNDynamic(handle, descriptor, 2)
     assert descriptor.spec.plan is not None
 

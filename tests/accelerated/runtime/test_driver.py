@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,7 @@ from dualdnn.accelerated.runtime import driver
 from dualdnn.accelerated.runtime.device import Function, LaunchShape, bytes_to_spread
 from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
 from dualdnn.accelerated.runtime.errors import DeviceError
-from dualdnn.accelerated.runtime.gpu import GpuFunction
+from dualdnn.accelerated.runtime.gpu import GpuDevice, GpuFunction
 from dualdnn.accelerated.runtime.programs import host_compiler
 
 FUNCTION_ATTRIBUTES = (
@@ -162,6 +163,18 @@ def test_launches_of_several_threads_have_separate_arguments(stand_in):
         for thread in threads:
             thread.join()
     assert sorted(words[0] for words, _, _ in seen) == [n for n in range(1, 5) for _ in range(3)]
+
+
+@pytest.mark.parametrize("code, error", [(driver.NOT_FOUND, KeyError), (700, DeviceError)])
+def test_a_kernel_that_cannot_be_found_is_not_always_missing(monkeypatch, code, error):
+    """After a fault that ended the context, the driver refuses every call."""
+
+    def refuse(name):
+        raise driver.DriverError(name, code)
+
+    monkeypatch.setattr(GpuDevice, "entered", nullcontext)
+    with pytest.raises(error, match="kernel"):
+        object.__new__(GpuDevice)._find(SimpleNamespace(kernel=refuse), "kernel")
 
 
 def test_a_launch_that_the_driver_refuses(stand_in):
