@@ -19,7 +19,9 @@ Receive = Callable[[str, Any], None]
 
 
 class Running:
-    """Hold a worker, its current entry, and when the entry began."""
+    """Hold a worker, its current entry, when the entry began, and the finding for which the worker ends itself."""
+
+    lost: Finding | None = None
 
     def __init__(self, orders: Orders) -> None:
         self.orders, self.entry, self.began, self.judged, self.started = (
@@ -37,8 +39,8 @@ class Running:
 
     def fault(self, said: str) -> Finding | None:
         """Return the finding that the current entry ended the worker, or None if it had no entry."""
-        if not self.entry:
-            return None
+        if self.lost or not self.entry:
+            return self.lost
         entry = parse_entry(self.entry)
         key = Key(entry.family, type(entry.drawn.operation).__name__, self.orders.subjects[-1], "", said)
         return Finding(key, said, entry)
@@ -114,6 +116,9 @@ def _received(worker: Running, receive: Receive, known: set[Key]) -> bool | None
                 worker.judged += value
             elif kind == "found":
                 known.add(value.key)
+            elif kind == "lost":
+                worker.lost = value
+                return None
             receive(kind, value)
             if kind == "ended":
                 return True

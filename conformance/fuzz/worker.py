@@ -5,6 +5,7 @@ Each entry is sent to the parent before it runs, so that a crash or hang has a n
 
 from __future__ import annotations
 
+import os
 import time
 import zlib
 from collections.abc import Iterable
@@ -16,13 +17,14 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, strategies
 
 from ..domains import DOMAINS, PROFILES, Drawn, operations
 from ..refusals.carried import applicable
-from ..subjects import open_subject
+from ..subjects import is_lost, open_subject
 from .entries import Entry, parse_entry
 from .judging import Finding, Judge, Key
 
 BATCH = 50  # examples of a family at a time
 REFUSED = 15  # percent of the operations that get a change for which the call must be refused
 SHRINKING = 500  # operations that the search for a simpler one may try
+LOST = "ended its device"
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,11 @@ def work(orders: Orders, connection: Connection) -> None:
 
 
 class Worker:
-    """Run the batches. Messages: (began, entry), (judged, number), (found, finding), (ended, what was used)."""
+    """Run the batches.
+
+    Messages: (began, entry), (judged, number), (found, finding), (lost, finding) before the process ends itself,
+    (ended, what was used).
+    """
 
     def __init__(self, orders: Orders, connection: Connection, judge: Judge) -> None:
         self.orders, self.connection, self.judge = orders, connection, judge
@@ -94,6 +100,10 @@ class Worker:
         found = self.judge.examine(entry)
         self.judged += 1
         self.connection.send(("judged", 1))
+        if found and any(map(is_lost, self.judge.subjects)):  # Everything that runs here later would fail, too.
+            self.connection.send(("lost", replace(found, key=found.key._replace(what=f"{LOST}: {found.key.what}"))))
+            self.connection.close()
+            os._exit(1)
         return found
 
     def again(self, texts: Iterable[str]) -> None:

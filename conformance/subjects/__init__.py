@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from dualdnn.api import cudnn, releases
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
@@ -20,6 +21,7 @@ __all__ = [
     "default_subjects",
     "find_vendor_library",
     "foreign_path",
+    "is_lost",
     "is_recorded",
     "open_subject",
 ]
@@ -188,6 +190,19 @@ def open_subject(name: str) -> Subject:
     if kind in ("reference", "accelerated", "crosscheck") and rest in ("", "gpu", "emulated"):
         return OwnSubject(name)
     raise ValueError(f"subject {name!r} is none of {SPELLINGS}")
+
+
+def is_lost(subject: Subject) -> bool:
+    """Return whether a subject can no longer use its device, as after a fault that ended a GPU's context."""
+    if not subject.computes:
+        return False
+    try:
+        handle = subject.new_handle()
+        handle.to_device(np.zeros(1, np.uint8)).free()
+        subject.cudnn.cudnnDestroy(handle)
+    except Exception:  # Each subject has its own errors.
+        return True
+    return False
 
 
 def default_subjects() -> list[str]:

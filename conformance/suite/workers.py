@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from ..subjects import foreign_path
+from ..subjects import foreign_path, is_lost
 from ..subjects.binding import arithmetic
 from ..subjects.binding.objects import COPIED
 from ..subjects.probe import ending, same_file
@@ -36,6 +36,7 @@ LOST_SECONDS = 20.0  # seconds for the results of a case to arrive
 STOPPED_SECONDS = 1.0  # seconds between two looks at a stopped worker
 COPY_SECONDS = 0.2  # seconds, wait for copies of the process, made by a call, to end
 HANGS = "Timeout ("  # beginning of what faulthandler writes before it ends a process
+LOST = "ended its device, and the process with it"
 FOLDER = "conformance-workers"  # key of a worker's input: the folder of its file
 
 
@@ -132,6 +133,8 @@ class Workers:
         if HANGS in rest:
             seconds = self.config.getoption("--case-seconds")
             return Ended(f"did not return within {seconds} seconds, and its process was ended", clauses)
+        if LOST in rest:
+            return Ended(LOST, clauses)
         try:
             status = node.gateway._io.popen.wait(5)  # Wait for the process that execnet started.
         except Exception:  # This is another kind of gateway, or a process that continues without its channel.
@@ -209,11 +212,12 @@ def _copies() -> int:
 
 
 class Watched:
-    """Write the clauses of a worker's case to its file, and end the process if a case takes too long."""
+    """Write the clauses of a worker's case to its file, and end the process if a case takes too long or loses its device."""
 
     def __init__(self, path: Path, seconds: float, subjects: Sequence[str]) -> None:
         self.file, self.seconds, self.subjects = path.open("w", encoding="utf-8"), seconds, subjects
         self.sent = 0  # reports of cases
+        self.failed = False  # whether the current case failed
         self._begin([], STARTING_SECONDS)
 
     def _begin(self, clauses: list[str], seconds: float) -> None:
@@ -237,15 +241,21 @@ class Watched:
     def pytest_collection_finish(self) -> None:
         faulthandler.cancel_dump_traceback_later()
 
-    def pytest_runtest_logreport(self) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.sent += 1
+        self.failed |= report.when == "call" and not report.passed  # Known failures are skipped.
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        clauses = sorted(clauses_of(item))
+        clauses, name = sorted(clauses_of(item)), subject_of(item)
         self._begin(clauses, self.seconds)
+        self.failed = False
         yield
         self._begin(clauses, self.seconds)
+        if self.failed and name and is_lost(opened(name)):  # All later cases would fail, too.
+            self.file.write(LOST)
+            self.file.flush()
+            os._exit(1)
         faulthandler.cancel_dump_traceback_later()
 
 

@@ -9,6 +9,7 @@ import pytest
 from dualdnn.conformance import plugin
 from dualdnn.conformance.corpus import collecting as corpus
 from dualdnn.conformance.refusals import collecting as refusals
+from dualdnn.conformance.suite import workers
 from dualdnn.conformance.suite.collector import Collector
 from dualdnn.conformance.suite.items import OPENED
 from dualdnn.conformance.suite.results import crashed
@@ -86,6 +87,32 @@ def test_a_case_that_fails_twice_has_both_failures_in_one_entry(session, when, k
     said, judged = {"teardown": ("not destroyed", "another" * bool(known)), "???": ("took its process down", "")}[when]
     assert found["outcome"] == "failed" and found["known"] == judged
     assert found["message"].startswith("wrong\n") and said in found["message"]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "skipped", "passed"])
+def test_a_case_that_fails_and_ends_its_device_ends_its_worker(monkeypatch, tmp_path, outcome):
+    """Otherwise each later case of the worker would fail. A failure that is known counts as skipped."""
+
+    def no_handle():
+        raise MemoryError
+
+    monkeypatch.setitem(OPENED, "gpu", SimpleNamespace(computes=True, new_handle=no_handle))
+    monkeypatch.setattr(workers, "clauses_of", lambda _: set())
+    monkeypatch.setattr(workers.os, "_exit", lambda status: pytest.exit("ended"))
+    item = SimpleNamespace(callspec=SimpleNamespace(params={"subject": "gpu"}))
+    watched = workers.Watched(tmp_path / "gw0", 60, [])
+    protocol = watched.pytest_runtest_protocol(item)
+    next(protocol)
+    called = report("call")
+    called.outcome = outcome
+    watched.pytest_runtest_logreport(called)
+    with pytest.raises(StopIteration if outcome == "passed" else pytest.exit.Exception):
+        next(protocol)
+    node = SimpleNamespace(
+        gateway=SimpleNamespace(id="gw0", _io=SimpleNamespace(popen=SimpleNamespace(wait=lambda _: 1, pid=1)))
+    )
+    ended = workers.Workers._ended(SimpleNamespace(folder=SimpleNamespace(name=tmp_path), ended_here={}), node)
+    assert (ended.how == workers.LOST) == (outcome != "passed")
 
 
 @pytest.mark.parametrize("said", ["pooling.py::test_formu", "poo", ""])

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.conformance import corpus
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import Drawn
@@ -95,7 +96,20 @@ def hangs(orders, connection):
     connection.send(("ended", ({}, [])))
 
 
-@pytest.mark.parametrize("process, said", [(dies, pool.DIED), (hangs, pool.HUNG)])
+def loses(orders, connection):
+    """Run a worker whose device allocates nothing after a first operation, which is wrong."""
+    subject, entry = open_subject("accelerated:emulated"), parse_entry(LINE)
+    if not orders.known:
+        AcceleratedBackend("emulated").device.allocate = None
+    finding = Finding(Key("", "", subject.name, "", "DeviceError"), "", entry)
+    judge = SimpleNamespace(subjects=[subject], examine=lambda _: finding)
+    Worker(orders, connection, judge).examine(entry)
+    connection.send(("ended", ({}, [])))
+
+
+@pytest.mark.parametrize(
+    "process, said", [(dies, pool.DIED), (hangs, pool.HUNG), (loses, "ended its device: DeviceError")]
+)
 def test_an_operation_that_ends_or_stops_its_process_is_a_finding(monkeypatch, process, said):
     """The other operations go on."""
     monkeypatch.setattr(pool, "work", process)
