@@ -43,9 +43,9 @@ class Sized:
         """
         sizes, a = self.sizes, self.arithmetic
         least = a.worst.smallest
-        if not a.factors or not (is_less := (sizes[0] > 0) & (sizes[0] < least)).any():
+        if not a.factors or not (is_less := sizes[0] < least).any():
             return sizes
-        return np.where(is_less, a.beside(a.each(lambda way: way.size(least)), self.value.ndim), sizes)
+        return np.where(is_less & (sizes[0] > 0), a.beside(a.each(lambda way: way.size(least)), self.value.ndim), sizes)
 
 
 @dataclass(frozen=True)

@@ -286,6 +286,11 @@ class Matrix(Sized):
         self.value, self.arithmetic, self._sizes = rows, arithmetic, sizes
 
     @cached_property
+    def sizes_of_factors(self) -> Array:
+        """Return the sizes that roundings to TF32 are relative to; a network multiplies by a matrix in each step."""
+        return super().sizes_of_factors
+
+    @cached_property
     def of_columns(self) -> Array:
         """Return the sum of expected sizes of each column."""
         return np.asarray(self.sizes[-1].sum(0))
