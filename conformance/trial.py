@@ -20,6 +20,7 @@ from .calls import Caller
 from .calls.caller import function_of
 from .contents import contents
 from .inputs import fill, is_random
+from .subjects import SpansMore
 
 Array = np.ndarray[Any, Any]
 GUARD = 256  # bytes of pattern before every operand and after every output
@@ -145,7 +146,10 @@ class Chain:
             operand: self.placed[name][0].slice(self._first(name), memory[operand].size)
             for operand, name in names.items()
         }
-        self.caller(operation, operands)
+        try:
+            self.caller(operation, operands)
+        except SpansMore as error:  # Every operand has the size of its descriptor.
+            raise AssertionError(str(error)) from None
         kept = {operand: self.kept[name] for operand, name in names.items() if name in self.kept}
         read = {operand: name for operand, name in names.items() if operand not in aliases}
         now = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dualdnn.api.operations import FilterSpec, Operation, RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
@@ -14,6 +15,7 @@ from .descriptors import made
 from .exceptions import FUNCTIONS, RNN, SPACES, WORKSPACES
 
 Memory = Mapping[str, Any]
+MAX_SPACE = 1 << 40  # bytes, beyond the memory of any device
 RECURRENT = (RNNForward, RNNBackwardData, RNNBackwardWeights)
 
 
@@ -44,7 +46,11 @@ class Caller:
 
     def workspace_bytes(self, operation: Operation) -> int:
         """Return the bytes of workspace that the subject asks for."""
-        return self._call(WORKSPACES[type(operation)], operation, {})
+        return self.asked_bytes(WORKSPACES[type(operation)], operation)
+
+    def asked_bytes(self, query: str, operation: Operation) -> int:
+        """Return the size that a query answers for an operation."""
+        return checked(query, self._call(query, operation, {}))
 
     def _call(self, name: str, operation: Operation, memory: Memory) -> Any:
         return getattr(self.cudnn, name)(*self.values(name, operation, memory))
@@ -88,11 +94,20 @@ def sized(make: Caller, operation: Any) -> Any:
         mode = int(getattr(operation, "training", True))
         sizes = make.cudnn.cudnnGetRNNTempSpaceSizes(make.handle, network, mode, make.descriptor(x))
         number, width = operation.workspace.scalar_type, operation.workspace.scalar_bytes
-        workspace, reserve = (TensorSpec.packed(number, (1, -(-size // width), 1)) for size in sizes)
+        workspace, reserve = (
+            TensorSpec.packed(number, (1, -(-size // width), 1))
+            for size in map(partial(checked, "cudnnGetRNNTempSpaceSizes"), sizes)
+        )
         return replace(operation, workspace=workspace, reserve=reserve)
     if type(operation) not in WORKSPACES:
         return operation
     return replace(operation, workspace_bytes=make.workspace_bytes(operation))
+
+
+def checked(function: str, size: int) -> int:
+    """Return a size that a subject has answered, or fail if no memory is that large."""
+    assert 0 <= size <= MAX_SPACE, f"{function}: the answer is {size} bytes"
+    return size
 
 
 def roomy(make: Caller, operation: Any) -> Any:
@@ -107,7 +122,7 @@ def roomy(make: Caller, operation: Any) -> Any:
             larger = {n: getattr(asked, n) for n in spaces if getattr(asked, n).count > getattr(operation, n).count}
         else:
             queries = SPACES.get(type(operation), {})
-            larger = {n: max(make._call(query, operation, {}), getattr(operation, n)) for n, query in queries.items()}
+            larger = {n: max(make.asked_bytes(query, operation), getattr(operation, n)) for n, query in queries.items()}
     except CudnnError:
         return operation
     return replace(operation, **larger)

@@ -91,9 +91,10 @@ class Builder:
         return descriptor
 
     def get(self, descriptor: Any, kind: Kind, ending: str, type_: Type, count: int = 1) -> tuple[Any, ...]:
-        """Return all elements of an attribute that has at most ``count``."""
+        """Return all elements of an attribute that has at most ``count``; one that may have a single element has it."""
         found = self.cudnn.cudnnBackendGetAttribute(descriptor, attribute_name(kind, ending), type_, count)
-        assert found.elementCount == len(found.arrayOfElements), ending
+        least = 1 if count == 1 else 0
+        assert least <= found.elementCount == len(found.arrayOfElements), f"{ending} has {found.elementCount} elements"
         return tuple(found.arrayOfElements)
 
     def destroy(self) -> None:

@@ -11,11 +11,12 @@ from dualdnn.api import cudnn, releases
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
 from .binding.types import NothingCreated
-from .library import LibrarySubject, NotRunnable, find_vendor_library, is_vendor_library
+from .library import LibrarySubject, NotRunnable, SpansMore, find_vendor_library, is_vendor_library
 from .recorded import RecordedSubject, is_recorded
 
 __all__ = [
     "NotRunnable",
+    "SpansMore",
     "OwnSubject",
     "RecordedSubject",
     "default_subjects",

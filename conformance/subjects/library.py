@@ -18,7 +18,7 @@ from .binding.memory import CudaUnavailable, open_cuda
 from .binding.objects import Handle, Library
 from .binding.special import SPECIAL_SLOTS
 from .binding.tables import vendor_null_crashes
-from .binding.types import CALLBACK, Crashes, LibraryError, NotExported, NotExpressible, NotRunnable
+from .binding.types import CALLBACK, Crashes, LibraryError, NotExported, NotExpressible, NotRunnable, SpansMore
 
 __all__ = [
     "Crashes",
@@ -27,6 +27,7 @@ __all__ = [
     "NotExported",
     "NotExpressible",
     "NotRunnable",
+    "SpansMore",
     "find_vendor_library",
 ]
 

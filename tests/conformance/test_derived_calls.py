@@ -20,6 +20,7 @@ from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64, Builder
 from dualdnn.conformance.cases.every_operation import SAMPLES
 from dualdnn.conformance.cases.graph import graph_engines as graph_cases
+from dualdnn.conformance.subjects import SpansMore
 from dualdnn.conformance.trial import attempt
 
 
@@ -197,3 +198,31 @@ class Refusing:
             return function(descriptor, *others)
 
         return call
+
+
+class Lying:
+    """Is the reference, but its reductions need a workspace as large as no memory."""
+
+    cudnnGetReductionWorkspaceSize = staticmethod(lambda *_: -1 & (1 << 64) - 1)
+
+    def __getattr__(self, name):
+        return getattr(cudnn, name)
+
+
+class Spanning(Caller):
+    """Finds, as the binding of a library does, that a descriptor spans more than its memory."""
+
+    def __call__(self, operation, memory):
+        raise SpansMore("cudnnReduceTensor", "A: aDesc spans 99 bytes, the buffer has 24")
+
+
+def test_a_size_that_a_library_should_not_have_answered_is_a_finding():
+    """The case would be skipped, or end in an error of NumPy, while the library is at fault."""
+    operation = SAMPLES["ReduceTensor"]
+    handle = cudnn.cudnnCreate(backend="reference")
+    with pytest.raises(
+        AssertionError, match="cudnnGetReductionWorkspaceSize: the answer is 18446744073709551615 bytes"
+    ):
+        sized(Caller(Lying(), handle), operation)
+    with pytest.raises(AssertionError, match="aDesc spans 99 bytes"):
+        attempt(Spanning(cudnn, handle), operation)

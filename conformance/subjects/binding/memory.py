@@ -182,7 +182,10 @@ class Cuda:
         if nbytes < 0:
             raise ValueError(f"nbytes: {nbytes} is negative")
         address = ctypes.c_uint64()
-        self.call("cuMemAlloc_v2", ctypes.byref(address), max(1, nbytes))
+        try:
+            self.call("cuMemAlloc_v2", ctypes.byref(address), max(1, nbytes))
+        except (CudaError, ctypes.ArgumentError) as error:
+            raise CudaError(f"{nbytes} bytes cannot be allocated: {error}") from None
         buffer = Buffer(self, address.value, nbytes)
         self.buffers[buffer.address] = buffer
         return buffer

@@ -27,6 +27,7 @@ from .types import (
     NotExpressible,
     NothingCreated,
     PerformanceStruct,
+    SpansMore,
     element_type,
     performance_record,
     python_value,
@@ -192,7 +193,7 @@ class DevicePointer(Slot):
             owner = call.values[self.descriptor.name]
             needed = size_in_bytes(call.library, owner.ctype, owner.address) if owner is not None else 0
             if needed > value.nbytes:
-                raise Crashes(
+                raise SpansMore(
                     call.function,
                     f"{self.name}: {self.descriptor.name} spans {needed} bytes, the buffer has {value.nbytes}",
                 )

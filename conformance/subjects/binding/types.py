@@ -97,6 +97,10 @@ class Crashes(NotRunnable):
         self.function = function
 
 
+class SpansMore(Crashes):
+    """Say that by the library's answer a descriptor spans more bytes than the memory that is passed with it."""
+
+
 class NotExpressible(NotRunnable, ValueError):
     """Say that no C caller could pass an argument: wrong kind, out of its type's range, or too short a sequence."""
 
