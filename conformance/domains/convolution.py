@@ -6,24 +6,47 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t
+from dualdnn.api.cudnn.convolution.forward import IM2COL_TYPES, REORDERED_CHANNELS
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnReorderType_t,
+)
 from dualdnn.api.operations import (
+    ActivationSpec,
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
     ConvolutionBackwardFilter,
+    ConvolutionBiasActivationForward,
     ConvolutionForward,
     ConvolutionSpec,
     FilterSpec,
+    Im2Col,
+    ReorderFilter,
+    ReorderFilterAndBias,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import NCHW, NCHW_VECT_C, NHWC, vector_length
+from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC, INT8x32, vector_length
 from dualdnn.api.support import convolution as tables
 from dualdnn.api.support import convolution_gradients as gradients
 from dualdnn.api.support.convolution import FLOATING, Problem, Row
 
-from .pieces import Drawn, Source, fitted, need
+from .pieces import ALPHAS, BETAS, Drawn, Source, fitted, need
 
-OPERATIONS = (ConvolutionForward, ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionBackwardBias)
+OPERATIONS = (
+    ConvolutionForward,
+    ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
+    ConvolutionBackwardBias,
+    ConvolutionBiasActivationForward,
+    Im2Col,
+    ReorderFilter,
+    ReorderFilterAndBias,
+)
+RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 KINDS = ("normal", "positive", "ties")
 MAX_PRODUCTS = 8_000_000  # products of a convolution; the emulated device computes them one by one
 MAX_FILTER = 60_000  # elements
@@ -65,16 +88,56 @@ DIRECTIONS = (
 
 
 def draw(source: Source) -> Drawn:
-    """Draw a convolution, a gradient, or the gradient of a bias."""
+    """Draw a convolution, a gradient, the gradient of a bias, or another order of an image or a filter."""
     if source.chance(8):
         return bias_gradient(source)
+    if source.chance(4):
+        return reordered(source)
     direction = source.pick(DIRECTIONS)
     row = source.pick(direction.rows)
     algorithm, configuration = source.pick(row.algorithms), source.pick(row.configurations)
     problem = described(source, row, configuration)
     need(direction.refused(problem, algorithm) is None)
     need("FFT" not in algorithm.name or transformed(problem) <= MAX_TRANSFORMED)
+    if direction is DIRECTIONS[0] and source.chance(55):
+        fused = configuration.bias is not None and source.chance(75)
+        return activated(source, problem, algorithm) if fused else unrolled(source, problem)
     return Drawn((direction.made(problem, algorithm, *source.blend()),), source.inputs(KINDS, ("infinite",)))
+
+
+def activated(source: Source, problem: Problem, algorithm: cudnnConvolutionFwdAlgo_t) -> Drawn:
+    """Return the convolution with z, a bias and an activation; z may be y."""
+    convolution, x, w, y = problem.convolution, problem.x, problem.w, problem.y
+    precomputed = algorithm == cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+    mode = IDENTITY if precomputed and source.chance(50) else RELU
+    activation = ActivationSpec(mode, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
+    bias = TensorSpec.packed(problem.configuration.bias, (1, w.dims[0], *(1 for _ in y.dims[2:])))
+    factors = source.pick(ALPHAS), source.pick(BETAS)
+    operation = ConvolutionBiasActivationForward(convolution, activation, algorithm, 0, *factors, x, w, y, bias, y)
+    aliases = (("y", "z"),) if source.chance(30) else ()
+    return Drawn((operation,), source.inputs(KINDS, ("infinite",)), aliases=aliases)
+
+
+def unrolled(source: Source, problem: Problem) -> Drawn:
+    """Return the matrix of the image of a convolution with one group."""
+    x, w, y = problem.x, problem.w, problem.y
+    shape = y.dims[0] * prod(y.dims[2:]), x.dims[1] * prod(w.dims[2:])
+    need(problem.convolution.group_count == 1 and x.rank == 4 and {x.data_type, w.data_type} <= {*IM2COL_TYPES})
+    need(prod(shape) <= MAX_FILTER)
+    return Drawn(
+        (Im2Col(problem.convolution, w, x, TensorSpec(x.data_type, shape, (shape[1], 1))),), source.inputs(KINDS)
+    )
+
+
+def reordered(source: Source) -> Drawn:
+    """Draw a filter of vectors of 32 channels in the order of CUDNN_NO_REORDER, alone or with its bias."""
+    filters, channels = (REORDERED_CHANNELS * source.integer(1, 3) for _ in range(2))
+    w = FilterSpec(INT8x32, NCHW_VECT_C, (filters, channels, source.integer(1, 3), source.integer(1, 3)))
+    order, bias = source.pick(tuple(cudnnReorderType_t)), TensorSpec.packed(FLOAT, (1, filters, 1, 1))
+    alone = source.chance(50)
+    return Drawn(
+        (ReorderFilter(order, w, w) if alone else ReorderFilterAndBias(order, w, w, bias, bias),), source.inputs()
+    )
 
 
 def transformed(problem: Problem) -> int:

@@ -1,4 +1,4 @@
-"""Draw batch normalisation of both generations, local response and divisive normalisation."""
+"""Draw batch normalisation of both generations, alone and with what follows it, local response and divisive normalisation."""
 
 from __future__ import annotations
 
@@ -9,22 +9,39 @@ from dualdnn.api.cudnn.normalization.lrn import TYPES
 from dualdnn.api.cudnn.normalization.statistics import (
     INFERENCE_TYPES,
     NORM_INFERENCE_TYPES,
+    NORM_TRAINING_TYPES,
     TRAINING_TYPES,
     derived,
+    reserve_bytes,
 )
-from dualdnn.api.enumerations import cudnnBatchNormMode_t, cudnnNormAlgo_t, cudnnNormMode_t
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnBatchNormMode_t,
+    cudnnBatchNormOps_t,
+    cudnnNanPropagation_t,
+    cudnnNormAlgo_t,
+    cudnnNormMode_t,
+    cudnnNormOps_t,
+)
 from dualdnn.api.operations import (
+    ActivationSpec,
     BatchNormalizationBackward,
+    BatchNormalizationBackwardEx,
     BatchNormalizationForwardInference,
     BatchNormalizationForwardTraining,
+    BatchNormalizationForwardTrainingEx,
+    DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
     LRNSpec,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
     TensorSpec,
 )
 from dualdnn.api.operations.normalization.batch import PER_ACTIVATION
+from dualdnn.api.operations.specs import HALF
 
 from .pieces import Drawn, Source, need
 
@@ -36,9 +53,22 @@ OPERATIONS = (
     LRNCrossChannelForward,
     LRNCrossChannelBackward,
     DivisiveNormalizationForward,
+    DivisiveNormalizationBackward,
+    BatchNormalizationForwardTrainingEx,
+    BatchNormalizationBackwardEx,
+    NormalizationForwardTraining,
+    NormalizationBackward,
 )
+LOCAL = (LRNCrossChannelForward, LRNCrossChannelBackward, DivisiveNormalizationForward, DivisiveNormalizationBackward)
+# Each training call with steps that may follow the normalization is drawn with its gradient.
+FUSED = {
+    BatchNormalizationForwardTrainingEx: BatchNormalizationBackwardEx,
+    NormalizationForwardTraining: NormalizationBackward,
+}
+ALONE, ACTIVATED, ADDED = range(3)  # values of bnOps and normOps
 MODES, NORM_MODES = tuple(cudnnBatchNormMode_t), tuple(cudnnNormMode_t)
 STANDARD, PERSIST = cudnnNormAlgo_t
+RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 EPSILONS = (1e-3, 1e-5, 0.25)
 LRN = tuple(LRNSpec(n, alpha, 0.75, 1.5) for n in (5, 3, 4, 1, 9, 16) for alpha in (1e-4, 2.5))
 
@@ -46,8 +76,10 @@ LRN = tuple(LRNSpec(n, alpha, 0.75, 1.5) for n in (5, 3, 4, 1, 9, 16) for alpha 
 def draw(source: Source) -> Drawn:
     """Draw one of the calls."""
     kind = source.pick(OPERATIONS)
-    if kind in (LRNCrossChannelForward, LRNCrossChannelBackward, DivisiveNormalizationForward):
+    if kind in LOCAL:
         return local(source, kind)
+    if kind in FUSED or kind in FUSED.values():
+        return fused(source, source.pick(tuple(FUSED)))
     if kind in (BatchNormalizationForwardInference, NormalizationForwardInference):
         return inference(source, kind)
     return training(source, kind)
@@ -85,6 +117,29 @@ def training(source: Source, kind: Any) -> Drawn:
     return Drawn((kind(*values),), source.inputs(("normal",), ()))
 
 
+def fused(source: Source, kind: Any) -> Drawn:
+    """Draw training with an activation or an addition after it, and the gradient that reads what the first call keeps."""
+    newer, ops = kind is NormalizationForwardTraining, source.pick((ALONE, ACTIVATED, ADDED))
+    mode: Any = source.pick(NORM_MODES if newer else MODES)
+    types = NORM_TRAINING_TYPES if newer else (HALF,) if ops == ADDED else TRAINING_TYPES
+    data_type, dims = source.pick(types), source.dims(source.pick((4, 5)))
+    x = source.packed(data_type, dims, True) if ops else source.tensor(data_type, dims)
+    need(elements(x, mode) > 1)
+    persistent = newer and mode not in PER_ACTIVATION and source.chance(50)
+    chosen: Any = (cudnnNormOps_t(ops), PERSIST if persistent else STANDARD) if newer else (cudnnBatchNormOps_t(ops),)
+    relu = ActivationSpec(RELU, source.pick(tuple(cudnnNanPropagation_t)), 0.0) if ops else None
+    statistics, epsilon, sizes = derived(x, mode), source.pick(EPSILONS), (0, reserve_bytes(ops, x))
+    running, saved = (statistics if source.chance(50) else None for _ in range(2))
+    y, z = x if ops else source.like(x), x if ops == ADDED else None
+    described = statistics, statistics
+    first = kind(mode, *source.blend(), x, y, *described, 0.25, running, epsilon, saved, *sizes, *chosen, z, relu)
+    dx, factors = x if ops else source.like(x), (*source.blend(), *source.blend())
+    last = FUSED[kind](
+        mode, *factors, x, y, dx, *described, epsilon, saved, *sizes, *chosen, y if ops else None, z, relu
+    )
+    return Drawn((first, last), source.inputs(("normal",), ()))
+
+
 def elements(x: TensorSpec, mode: Any) -> int:
     """Return the number of elements of a statistic."""
     return x.dims[0] if mode in PER_ACTIVATION else x.count // x.dims[1]
@@ -99,6 +154,9 @@ def local(source: Source, kind: Any) -> Drawn:
     operation: Any
     if kind is DivisiveNormalizationForward:
         operation = kind(lrn, alpha, beta, x, x if source.chance(50) else None, x)
+    elif kind is DivisiveNormalizationBackward:
+        means = x if source.chance(50) else None
+        operation = kind(lrn, alpha, beta, x, means, x, x, means if source.chance(80) else None)
     elif kind is LRNCrossChannelForward:
         operation = kind(lrn, alpha, beta, x, source.like(x) if len(dims) == 4 else x)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from functools import cache
 from itertools import zip_longest
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
-from dualdnn.api.operations.specs import NCHW, NHWC
+from dualdnn.api.operations.specs import NCHW, NHWC, vector_length
 from dualdnn.api.status import CudnnError, cudnnStatus_t
 
 from ..calls.caller import Caller, function_of
@@ -40,15 +41,14 @@ def rows() -> dict[type[Operation], dict[str, Refusal]]:
 
 
 def is_general(row: Refusal) -> bool:
-    """Return whether a row refuses values that do not fit together. What no table lists may be listed for others."""
-    return row.status == cudnnStatus_t.CUDNN_STATUS_BAD_PARAM and not (row.arguments or row.attributes or row.needs)
+    """Return whether a row's call changes in its operation alone, on every subject."""
+    return not (row.arguments or row.attributes or row.needs)
 
 
 def carried(row: Refusal, drawn: Any) -> Any:
     """Return a drawn operation with a row's change. Raise NotCarried if the change means nothing for it."""
-    types = kinds(row.accepted, cudnnDataType_t)
-    if types != kinds(row.refused, cudnnDataType_t) and types != kinds(drawn, cudnnDataType_t):
-        raise NotCarried  # The other types decide what a type may be.
+    if not _comparable(row, drawn):
+        raise NotCarried
     moved = _moved(row.accepted, row.refused, drawn)
     for name, original in row.aliases.items():
         if {name, original} - {*moved.operands} | {name, original} & {*moved.raw} or _alike(
@@ -67,6 +67,19 @@ def kinds(value: Any, kind: Any) -> list[Any]:
     return (
         [one for each in fields(value) for one in kinds(getattr(value, each.name), kind)] if is_dataclass(value) else []
     )
+
+
+def _comparable(row: Refusal, drawn: Any) -> bool:
+    """Return whether the rule that a row shows is also one for a drawn operation.
+
+    What fits together may depend on the types if one of them changes. What is supported depends on every enumerator
+    and on the numbers of dimensions.
+    """
+    if row.status == cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED:
+        ranks = ([spec.rank for spec in kinds(one, TensorSpec)] for one in (row.accepted, drawn))
+        return kinds(row.accepted, Enum) == kinds(drawn, Enum) and next(ranks) == next(ranks)
+    types = kinds(row.accepted, cudnnDataType_t)
+    return types in (kinds(row.refused, cudnnDataType_t), kinds(drawn, cudnnDataType_t))
 
 
 def _alike(operation: Any, *names: str) -> bool:
@@ -126,6 +139,8 @@ def _tensor(right: TensorSpec, wrong: TensorSpec, drawn: TensorSpec, others: lis
     if right.rank != wrong.rank:
         raise NotCarried
     dims = _raised(drawn.dims, right.dims, wrong.dims)
+    if dims[1] % vector_length(wrong.data_type):
+        raise NotCarried
     for axis, (now, was) in enumerate(zip(dims, drawn.dims, strict=True)):
         if now != was and (
             now < 1 or abs(now - was) > FURTHEST or any(now in one.dims[axis : axis + 1] for one in others)

@@ -10,6 +10,7 @@ import pytest
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, plan_by, possible_solvers
+from dualdnn.api.operations import Operation
 from dualdnn.api.support.convolution import Problem
 from dualdnn.conformance.domains import DOMAINS, PROFILES, operations
 from dualdnn.conformance.domains.convolution import MAX_TRANSFORMED, transformed
@@ -51,6 +52,16 @@ def each(domain: Any, count: int, look: Any, profiles: Any = ALL, number: int = 
 @pytest.fixture(scope="module")
 def judge():
     return Judge([open_subject("reference")])
+
+
+def kinds_of_operations(kind: type[Operation] = Operation) -> set[type[Operation]]:
+    """Return the operations that calls make: the classes that no other operation derives from."""
+    found = set().union(*map(kinds_of_operations, kind.__subclasses__()))
+    return found or {kind}
+
+
+def test_every_operation_has_a_domain():
+    assert kinds_of_operations() == {kind for domain in DOMAINS.values() for kind in domain.operations}
 
 
 @pytest.mark.long  # make fuzz also judges drawn operations, on both backends
