@@ -11,6 +11,7 @@ from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
+    cudnnDataType_t,
     cudnnMathType_t,
     cudnnNanPropagation_t,
     cudnnReorderType_t,
@@ -100,18 +101,19 @@ def draw(source: Source) -> Drawn:
     need(direction.refused(problem, algorithm) is None)
     need("FFT" not in algorithm.name or transformed(problem) <= MAX_TRANSFORMED)
     if direction is DIRECTIONS[0] and source.chance(55):
-        fused = configuration.bias is not None and source.chance(75)
-        return activated(source, problem, algorithm) if fused else unrolled(source, problem)
+        if configuration.bias is not None and source.chance(75):
+            return activated(source, problem, algorithm, configuration.bias)
+        return unrolled(source, problem)
     return Drawn((direction.made(problem, algorithm, *source.blend()),), source.inputs(KINDS, ("infinite",)))
 
 
-def activated(source: Source, problem: Problem, algorithm: cudnnConvolutionFwdAlgo_t) -> Drawn:
+def activated(source: Source, problem: Problem, algorithm: Any, of_bias: cudnnDataType_t) -> Drawn:
     """Return the convolution with z, a bias and an activation; z may be y."""
     convolution, x, w, y = problem.convolution, problem.x, problem.w, problem.y
     precomputed = algorithm == cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
     mode = IDENTITY if precomputed and source.chance(50) else RELU
     activation = ActivationSpec(mode, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
-    bias = TensorSpec.packed(problem.configuration.bias, (1, w.dims[0], *(1 for _ in y.dims[2:])))
+    bias = TensorSpec.packed(of_bias, (1, w.dims[0], *(1 for _ in y.dims[2:])))
     factors = source.pick(ALPHAS), source.pick(BETAS)
     operation = ConvolutionBiasActivationForward(convolution, activation, algorithm, 0, *factors, x, w, y, bias, y)
     aliases = (("y", "z"),) if source.chance(30) else ()
