@@ -18,6 +18,8 @@ HOWS: Mapping[str, Call] = {
     "argument": operands.argument,
     "field": operands.argument,
     "meaning": operands.meaning,
+    "fewer": operands.fewer,
+    "stale": operands.stale,
     "enumerator": operands.enumerator,
     "unread": operands.unread,
     "misread": operands.misread,

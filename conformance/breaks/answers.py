@@ -223,12 +223,18 @@ def preset(border: Border, broken: Break, name: str, function: Call, values: lis
 
 
 def _first(value: Any) -> Any:
-    """Return another value: 1 for NULL, NULL for an object, and the same value for an unknown type."""
+    """Return another value: 1 for NULL, NULL for an object, objects without the last, and the same value for an unknown
+    type.
+    """
     if value is None:
         return 1
-    if isinstance(value, OBJECTS) and not isinstance(value, BackendDescriptor):
-        return None
-    return next(others(value), value)
+    if isinstance(value, list | tuple) and value and all(map(_is_object, value)):
+        return value[:-1]
+    return None if _is_object(value) else next(others(value), value)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, OBJECTS) and not isinstance(value, BackendDescriptor)
 
 
 def _smaller(value: Any) -> Any:

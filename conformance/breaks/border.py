@@ -36,7 +36,7 @@ def is_filled(name: str, at: int) -> bool:
     """Return whether a function fills the object that is this argument, so that its prior contents do not matter."""
     known = parameters_of(name) if name in functions() else ()
     first = next((i for i, p in enumerate(known) if p.base_type != "cudnnHandle_t"), 0)
-    sets = name.startswith(("cudnnSet", "cudnnRNNSet"))
+    sets = name.startswith(("cudnnSet", "cudnnRNNSet")) and name != "cudnnSetPersistentRNNPlan"  # It reads the network.
     return at < len(known) and (known[at].direction == "out" or (at == first and sets))
 
 
@@ -90,6 +90,7 @@ class Border:
         self.broken: Break | None = None
         self.applied = False
         self.twins: dict[int, tuple[Any, Any]] = {}  # descriptors, each with the one that computing calls see instead
+        self.first: dict[str, Any] = {}  # function -> argument of its first call that later ones get
         self.made: list[Any] = []  # memory that replaces the caller's
         self.sets: set[str] = set()  # what setters have set, as the getter and its objects
         self.calls = 0
@@ -110,6 +111,7 @@ class Border:
         """Break the following calls."""
         self.broken, self.applied, self.calls = broken, False, 0
         self.called, self.refuses, self.sets = set(), False, set()
+        self.first = {}
         if broken.how == NUMBERED:
             self._number_otherwise(broken.type, broken.point)
         for name in miopen_functions() if broken.function.startswith("miopen") or not broken.function else ():

@@ -12,7 +12,7 @@ from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 
-from .rules import ELEMENT, INDEX, MISPLACED, NARROWED, OVERRUN, SPECIAL
+from .rules import ADDED, ELEMENT, INDEX, MISPLACED, NARROWED, OVERFLOWN, OVERRUN, SPECIAL
 
 Memory = dict[str, Array]
 MAX_TRIED = 64  # elements to try until a fault makes one wrong
@@ -131,6 +131,17 @@ def _narrowed(judged: Judged, _point: str) -> bool:
     return False
 
 
+def _added(judged: Judged, point: str) -> bool:
+    """Add an input to the first output of its dimensions."""
+    added = judged.operation.tensor(point)
+    for name in judged.operation.tensors_written:
+        spec = judged.operation.tensor(name)
+        if name in judged.now and spec.dims == added.dims:
+            strided(spec, judged.inside(name))[...] += strided(added, judged.before[point])
+            return True
+    return False
+
+
 def is_of_parameter(operation: Operation, name: str, point: str) -> bool:
     """Return whether an operand is what a call names by this parameter."""
     return operation.parameters.get(point, point).lower().startswith(name.lower())
@@ -161,6 +172,8 @@ MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
     "wrapped around": lambda judged, _point: judged.change_element(_wrapped),
     "truncated": lambda judged, _point: judged.change_element(_truncated),
     SPECIAL: _special_off,
+    OVERFLOWN: lambda judged, _point: _not_a_number(judged),
+    ADDED: _added,
 }
 
 

@@ -112,6 +112,27 @@ def _twin(border: Border, value: Any) -> Any:
     return border.twins.get(id(value), (None, value))[1]
 
 
+def fewer(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Call with one iteration less: a smaller number, and shorter lists of that many descriptors."""
+    at = position(name, broken.point)
+    count = values[at] if at is not None else 0
+    if count < 2:
+        return function(*values)
+    border.applied = True
+    lists = (value[:-1] if isinstance(value, tuple | list) and len(value) == count else value for value in values)
+    return function(*(count - 1 if i == at else value for i, value in enumerate(lists)))
+
+
+def stale(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Call with the value that the parameter had in the first call under this break."""
+    at = position(name, broken.point)
+    if at is None:
+        return function(*values)
+    first = border.first.setdefault(name, values[at])
+    border.applied |= first is not values[at]
+    return function(*values[:at], first, *values[at + 1 :])
+
+
 def enumerator(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Call with another enumerator wherever the arguments contain this one.
 

@@ -77,10 +77,11 @@ ROUNDED = {
     "truncated": re.compile(r"\bcomputes in float even\b"),
 }
 # These breaks change memory when the case reads it back: one element is wrong, memory after an operand is written, or
-# a NaN or an infinity is lost, the elements are one place further on, or doubles are floats.
+# a NaN or an infinity is lost or is new, the elements are one place further on, doubles are floats, or an input is added.
 ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED = "element", "overrun", "special", "misplaced", "narrowed"
+OVERFLOWN, ADDED = "overflown", "added"
 INDEX = "next index"  # break of an output that holds positions
-OF_MEMORY = (ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED, INDEX, *ROUNDED)
+OF_MEMORY = (ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED, OVERFLOWN, ADDED, INDEX, *ROUNDED)
 SPACES_OF = {  # Each query has the first and the last call that share the reserve space of this size.
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
         "cudnnBatchNormalizationForwardTrainingEx",
