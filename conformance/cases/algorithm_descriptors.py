@@ -158,12 +158,13 @@ def saved(cudnn, handle, descriptor):
 
 @shows("cudnnGetAlgorithmSpaceSize/c02 c03", "cudnnSaveAlgorithm/c02-c04 c06", "cudnnRestoreAlgorithm/c02-c04 c06")
 def test_saved_and_restored(subject, cudnn, handle, fresh):
-    """Another handle restores every algorithm, also from longer memory, into a fresh descriptor or a set one."""
+    """When its handle is gone, another one restores every algorithm, also from longer memory, into a fresh descriptor
+    or a set one."""
     for algorithm in (*EVERY, 2):
-        space = saved(cudnn, handle, described(cudnn, algorithm))
         other = subject.new_handle()
-        cudnn.cudnnRestoreAlgorithm(other, bytes(space) + b"more", len(space) + 4, fresh)
+        space = saved(cudnn, other, described(cudnn, algorithm))
         cudnn.cudnnDestroy(other)
+        cudnn.cudnnRestoreAlgorithm(handle, bytes(space) + b"more", len(space) + 4, fresh)
         found = cudnn.cudnnGetAlgorithmDescriptor(fresh)
         assert found == algorithm and (not subject.is_python or type(found) is type(algorithm))
 

@@ -45,7 +45,7 @@ def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
     return training, backward_data(training), backward_weights(training, mode)
 
 
-@shows(f"{DATA}/c01-c03 c06-c09 c12-c19 c22", f"{WEIGHTS}/c01-c04 c06-c10 c13", f"{BUFFERS}/c07-c09", "cudnnMultiHeadAttnForward/c04")  # fmt: skip
+@shows(f"{DATA}/c01-c03 c06-c09 c12-c19 c22", f"{WEIGHTS}/c01-c04 c06-c10 c13", f"{BUFFERS}/c07-c09", "cudnnMultiHeadAttnForward/c04", "cudnnSetAttnDescriptor/c07")  # fmt: skip
 @pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_projections(chain, q, k, v, o):

@@ -128,13 +128,15 @@ def test_no_weights_at_all(cudnn, handle, fresh):
 
 @shows(f"{BUFFERS}/c02 c13 c14", "cudnnSetAttnDescriptor/c21 c22")
 @pytest.mark.parametrize("name", ["qoMaxSeqLength", "kvMaxSeqLength", "maxBatchSize", "maxBeamSize"])
-def test_larger_maxima_take_more_memory(cudnn, handle, fresh, name):
+def test_larger_maxima_take_more_memory(subject, cudnn, handle, fresh, name):
+    """The work space of a foreign library may be as large for small maxima."""
+
     def sizes(value):
         fill(cudnn, fresh, **{name: value})
         return tuple(cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh))
 
     few, many = sizes(4), sizes(400)
-    assert few[0] == many[0] == weight_bytes(GOOD) and few[1] <= many[1] and few[2] < many[2]
+    assert few[0] == many[0] == weight_bytes(GOOD) and few[1] < many[1] + (not subject.ours) and few[2] < many[2]
 
 
 @pytest.mark.ours
@@ -157,7 +159,7 @@ def test_weights_elsewhere(cudnn, handle, fresh, refuses):
         refuses(BAD_PARAM, f"{WEIGHTS}/c14", part, Q, start)
 
 
-@shows(f"{WEIGHTS}/c12-c14", f"{BUFFERS}/c16")
+@shows(f"{WEIGHTS}/c10 c12-c14", f"{BUFFERS}/c16")
 def test_refusals(subject, cudnn, handle, fresh, refuses):
     fill(cudnn, fresh)
     size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]

@@ -566,6 +566,11 @@ def test_the_use_case_of_the_document(cudnn, handle, plans):
     knobs = cudnn.cudnnBackendGetAttribute(engine, Name.CUDNN_ATTR_ENGINE_KNOB_INFO, DESCRIPTOR, 8)
     assert knobs.elementCount == len(knobs.arrayOfElements)
     engcfg = plans.config(engine)
+    for made, name, type_, value in (
+        (c_desc, Name.CUDNN_ATTR_CONVOLUTION_COMP_TYPE, Type.CUDNN_TYPE_DATA_TYPE, FLOAT),
+        (engine, Name.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, INT64, 0),
+    ):
+        assert tuple(cudnn.cudnnBackendGetAttribute(made, name, type_, 1).arrayOfElements) == (value,)
 
     plan = plans.finalized(PLAN, plans.of_config(engcfg))
     size = plans.size(plan)

@@ -63,11 +63,11 @@ def test_refused_plans(cudnn, handle, refuses, dynamic):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", put, dynamic, None)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", put, None, plan)
     other = cudnn.cudnnCreateRNNDescriptor()
+    put(dynamic, plan)
     for algo in (rnn.STANDARD, rnn.STATIC):
         describe_v6(cudnn, handle, other, algo=algo, mathPrec=FLOAT)
         refuses(NOT_SUPPORTED, f"{CREATE}/c10", create, other, 2, FLOAT)
         refuses(BAD_PARAM, f"{SET}/c04", put, other, plan)
-    put(dynamic, plan)
     cudnn.cudnnDestroyPersistentRNNPlan(plan)
 
 

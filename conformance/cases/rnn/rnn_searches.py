@@ -112,8 +112,8 @@ def test_a_search_without_states(cudnn, handle):
 
 
 @pytest.mark.ours
-@shows(f"{TRAINING}/c22 c50", f"{DATA}/c18 c24 c25 c31 c37 c64", f"{WEIGHTS}/c13 c28")
-@pytest.mark.parametrize("null", [(), NULLS], ids=["states", "null"])
+@shows(f"{TRAINING}/c22 c50", f"{DATA}/c04 c18 c24 c25 c31 c37 c64", f"{WEIGHTS}/c04 c13 c28")
+@pytest.mark.parametrize("null", [(), NULLS, ("hx",)], ids=["states", "null", "GRU without hx"])
 @pytest.mark.parametrize("name", [TRAINING, DATA, WEIGHTS])
 def test_a_search_with_one_run_is_the_call(cudnn, handle, monkeypatch, name, null):
     """A search that runs an algorithm once reads and writes the same memory as the call."""
@@ -123,7 +123,7 @@ def test_a_search_with_one_run_is_the_call(cudnn, handle, monkeypatch, name, nul
         return 1.0
 
     monkeypatch.setattr(handle.backend, "algorithm_time", once)
-    search = Search(cudnn, handle, name, plain(layers=1), null=null)
+    search = Search(cudnn, handle, name, plain(cell=rnn.GRU if null == ("hx",) else rnn.LSTM, layers=1), null=null)
     operation, nbytes = search.operation, {n: memory.nbytes for n, memory in search.memory.items()}
     held = {n: memory.to_host(np.uint8, nbytes[n]) for n, memory in search.memory.items()}
     written = [n for n in (*operation.outputs, "reserveSpace") if n in held and operation.has(n)]
