@@ -46,13 +46,22 @@ class Gradients:
         """Return the gradients by the scaled products of queries and keys: (heads, query, key), 0 outside the windows."""
         s = self.sequence
         weighed = product(self.heads, s.v.transposed)
-        terms = self.heads * s.heads.kept()
-        found = s.probabilities * (weighed - terms.sum(-1, keepdims=True))
+        terms = (self.heads * s.heads.kept()).sum(-1, keepdims=True)
+
+        def error() -> Array:
+            found = terms.error.copy()
+            if terms.arithmetic.expects:  # All elements of a head's output share the errors of its probabilities.
+                shared = s.probabilities.kept().error[-1] * np.square(weighed.value)
+                found[-1] += shared.sum(-1, keepdims=True)
+            return found
+
+        found = s.probabilities * (weighed - terms.made(terms.value, error))
         return found.moved(lambda part: np.where(s.mask, part, 0)).kept()
 
     @cached_property
     def q(self) -> Tracked:
-        return masked_product(self.scores, self.sequence.mask, self.sequence.k).scaled(self.sequence.scaler).kept()
+        s = self.sequence
+        return masked_product(self.scores, s.mask, s.k, shares=True).scaled(s.scaler).kept()
 
     @cached_property
     def k(self) -> Tracked:
@@ -110,7 +119,7 @@ def _groups(
 def _projected_back(projections: Projections, kind: Kind, vectors: Tracked) -> Tracked:
     """Turn gradients by projected vectors (heads, count, projected size) into gradients by the vectors (count, size)."""
     weights = projections.factor(kind, _in_rows)
-    return vectors.sum_over_heads() if weights is None else product(vectors.joined, weights)
+    return vectors.sum_over_heads() if weights is None else product(vectors.joined, weights, shares=True)
 
 
 def _in_rows(weights: Array) -> Array:
@@ -171,7 +180,7 @@ def backward_weights(
         def add(kind: Kind, gradients: Tracked, vectors: Tracked) -> None:
             """Add the products of gradients (heads, count, projected size) and vectors (heads or 1, count, size)."""
             if kind in projections.parts:
-                summed = product(gradients.transposed, vectors, terms)
+                summed = product(gradients.transposed, vectors, terms, shares=True)
                 result.add(partial(projections.view, projections.parts[kind]), summed)
 
         def known(vectors: Array) -> Tracked:

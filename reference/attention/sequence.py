@@ -160,7 +160,7 @@ class Sequence:
         weights = self.projections.factor(Kind.CUDNN_MH_ATTN_O_WEIGHTS, joined_weights)
         if weights is None:
             return self.heads.joined
-        found = product(self.heads.kept().joined, weights)
+        found = product(self.heads.kept().joined, weights, shares=True)
         bias = self.projections[Kind.CUDNN_MH_ATTN_O_BIASES]
         return found if bias is None else found + self.projections.exact(bias[0].T)
 

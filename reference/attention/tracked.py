@@ -216,11 +216,12 @@ class _Moved(Tracked):
         return self._known
 
 
-def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
+def product(first: Tracked, second: Tracked, roundings: int = 0, shares: bool = False) -> Tracked:
     """Return the matrix product.
 
     Each term is rounded, the terms are added in any order, and partial sums may leave the range. ``roundings`` counts
-    extra roundings of each term.
+    extra roundings of each term. ``shares``: the numbers that a sum multiplies may share one error, which moves them
+    all to the same side. Otherwise their errors are independent.
     """
     total, a = first.value @ second.value, first.arithmetic
 
@@ -232,12 +233,17 @@ def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
             found += first.error @ second.sizes
         if of_total:
             found[-1] += of_total * (total * total)
+        if shares and a.expects:
+            if not first.is_exact:
+                found[-1] += np.square(np.sqrt(first.error[-1]) @ second.value)
+            if not second.is_exact:
+                found[-1] += np.square(first.value @ np.sqrt(second.error[-1]))
         return found
 
     return first.made(total, error, lambda: first.sizes[0] @ second.sizes[0] > a.largest)
 
 
-def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int = 0) -> Tracked:
+def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int = 0, shares: bool = False) -> Tracked:
     """Return the product of weights (heads, a, b), restricted by mask (a, b), and rows (heads, b, elements).
 
     Masked elements may be NaN or infinite without an effect.
@@ -245,7 +251,7 @@ def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int 
 
     def of_row(i: int) -> Tracked:
         own = weights.moved(lambda part: part[..., i : i + 1, mask[i]])
-        return product(own, rows.moved(lambda part: part[..., mask[i], :]), roundings)
+        return product(own, rows.moved(lambda part: part[..., mask[i], :]), roundings, shares)
 
     def row_by_row() -> Tracked:
         found = [of_row(i) for i in range(len(mask))]
@@ -254,7 +260,7 @@ def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int 
 
     if len(mask) and not np.isfinite(rows.value).all():
         return row_by_row()
-    whole = product(weights, rows, roundings)
+    whole = product(weights, rows, roundings, shares)
 
     def error() -> Array:
         found = rows.error  # Reading the error also sets rows.is_bounded.

@@ -8,12 +8,13 @@ from itertools import product
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnWgradMode_t
-from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.api.operations.specs import DOUBLE, HALF
 from dualdnn.conformance.cases.attention.attention_backward import backward_data, backward_weights
 from dualdnn.conformance.cases.attention.attention_forward import attention, forward, with_projections
 from dualdnn.conformance.trial import prepare
-from dualdnn.reference import evaluate
-from dualdnn.reference.view import read
+from dualdnn.reference import evaluate, judge, run
+from dualdnn.reference.attention.tracked import Tracked
+from dualdnn.reference.view import read, strided
 from test_reference_attention import arrays_of, outputs
 
 STEP = 1e-5
@@ -101,3 +102,32 @@ def test_the_loss_of_residuals_is_not_in_the_queries():
     without = replace(training, residuals=None)
     for one, other in product([backward_data(training)], [backward_data(without)]):
         assert one == other
+
+
+@pytest.mark.parametrize("name, attn, steps", [
+    ("dqueries", attention((0, 0, 0, 0), (16, 16, 16), heads=1, mode=0, data_type=HALF), (40, 40)),
+    ("dvalues", attention((0, 0, 250, 0), (4, 4, 16), heads=1, mode=0, data_type=HALF), (26, 26)),
+    ("dweights", attention((0, 0, 32, 8), (1, 1, 1), heads=1, mode=0, data_type=HALF), (400, 1)),
+])  # fmt: skip
+def test_errors_that_terms_of_a_gradient_share(monkeypatch, name, attn, steps):
+    """Numbers kept in half are not suspicious where many terms share one rounding: of out, a probability, or a head.
+
+    A mistake of an eighth in the gradient is.
+    """
+    windows = [(max(step - 1, 0), step + 1) if name == "dvalues" else (0, steps[1]) for step in range(steps[0])]
+    low, high = zip(*windows, strict=True)
+    training = forward(attn, steps, 1, 1, None, low=low, high=high, trains=True)
+    operation = backward_weights(training) if name == "dweights" else backward_data(training)
+    memory = prepare(training, "positive", 0)
+    memory |= {other: array for other, array in prepare(operation, "positive", 0).items() if other not in memory}
+    kept = {"reserveSpace": evaluate(training, memory)["reserveSpace"].value}
+    after = {other: array.copy() for other, array in {**memory, **kept}.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracked, "kept", lambda self: self.made(self.value.astype(np.float16).astype(float), None))
+        run(operation, after)
+    after["reserveSpace"] = memory["reserveSpace"]
+    verdict = judge(operation, memory, after, kept, random=True)
+    assert verdict.agrees and not verdict.suspicions
+    gradient = strided(operation.tensor(name), after[name])
+    gradient[...] = gradient * 1.125
+    assert judge(operation, memory, after, kept, random=True).errors[name].beyond
