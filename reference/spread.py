@@ -64,6 +64,9 @@ class Spread:
     average out.
 
     independent: elements share no rounding (as they share that of a reciprocal), so that their mean error is near 0.
+
+    shares_factors: most elements share a few rounded factors, so that neither their root mean square nor their mean
+    tells anything.
     """
 
     norm: Array
@@ -73,6 +76,7 @@ class Spread:
     cut: Number = 0
     shared: Array | Number = 0
     independent: bool = False
+    shares_factors: bool = False
 
     def errors(self) -> Errors:
         """Return an empty collection of errors for an output."""
@@ -287,7 +291,8 @@ class SumErrors(WithinInterval):
 
     def __init__(self) -> None:
         super().__init__()
-        self.count, self.squares, self.total, self.signed, self.independent = 0, 0.0, 0.0, 0.0, True
+        self.count, self.squares, self.total, self.signed = 0, 0.0, 0.0, 0.0
+        self.independent, self.shares_factors = True, False
         self.drift = 0.0  # possible truncation, in units of the expected deviation
 
     def add(
@@ -347,14 +352,17 @@ class SumErrors(WithinInterval):
             drift = np.broadcast_to(drift, counted.shape)
             self.drift += float(np.sqrt((drift if every else drift[counted]) / variance).sum())
         self.independent &= spread.independent
+        self.shares_factors |= spread.shares_factors
 
     @property
     def rms(self) -> float | None:
-        return float(np.sqrt(self.squares / self.count)) if self.count >= FEWEST else None
+        if self.count < FEWEST or self.shares_factors:
+            return None
+        return float(np.sqrt(self.squares / self.count))
 
     @property
     def bias(self) -> float | None:
-        if self.count < FEWEST or not self.independent:
+        if self.rms is None or not self.independent:
             return None
         return float(max(abs(self.total), abs(self.signed)) / self.count)
 

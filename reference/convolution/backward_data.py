@@ -58,7 +58,7 @@ def convolution_backward_data(operation: ConvolutionBackwardData, w: Array, dy: 
     def squares() -> Array:
         return _gradient(o, *(np.square(values.astype(estimates)) for values in (w, dy)))
 
-    spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
+    spread = partial(of_sums, o, o.dy.data_type, squares) if direct else None
     return Exact(_gradient(o, w, dy), partial(_magnitude, o, w, dy), roundings(o), mixed=not direct, spread=spread)
 
 

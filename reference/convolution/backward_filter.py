@@ -48,7 +48,7 @@ def convolution_backward_filter(operation: ConvolutionBackwardFilter, x: Array, 
     def squares() -> Array:
         return _gradient(o, *(np.square(values.astype(estimates)) for values in (x, dy)))
 
-    spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
+    spread = partial(of_sums, o, o.dy.data_type, squares) if direct else None
     return Exact(_gradient(o, x, dy), partial(_magnitude, o, x, dy), roundings(o), mixed=not direct, spread=spread)
 
 

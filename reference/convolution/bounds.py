@@ -18,6 +18,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, cached_property
 from math import ceil, log2, prod
+from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t, cudnnDataType_t
@@ -47,6 +48,8 @@ INT32_LIMIT = 2.0**31
 TRANSFORM_ROUNDINGS = 24  # two dimensions of three transforms, each a rounded sum of at most 4 products
 FFT_ROUNDINGS = 18  # three transforms, 6 per radix-2 step: a complex product (4), a sum (1), the twiddle factor (1)
 BLOCK_BYTES = 2**23  # bytes of float64 values that are read at a time for norms and maxima
+# Outputs that share a factor err together if it is rounded to TF32. Errors of fewer groups of them tell nothing.
+MIN_GROUPS = 16
 WINOGRAD_OUTPUTS = 4  # outputs of a tile in each dimension: F(4 x 4, 3 x 3) also bounds F(2 x 2, 3 x 3)
 
 
@@ -99,28 +102,32 @@ def spread(operation: Convolution, squares: Array, further: int = 0) -> Spread |
     """
     if operation.algo in (*WINOGRAD, *FFT):
         return None
-    return of_sums(operation.convolution, operation.x.data_type, operation.terms, lambda: squares, further)
+    return of_sums(operation, operation.x.data_type, lambda: squares, further)
 
 
 def of_sums(
-    convolution: ConvolutionSpec,
-    data_type: cudnnDataType_t,
-    terms: int,
-    squares: Callable[[], Array],
-    further: int = 0,
+    operation: Any, data_type: cudnnDataType_t, squares: Callable[[], Array], further: int = 0
 ) -> Spread | None:
     """Return the statistical model of the errors of direct sums of products, or None for other compute types."""
-    if convolution.compute_type not in (FLOAT, DOUBLE):
+    if operation.convolution.compute_type not in (FLOAT, DOUBLE):
         return None
-    tf32 = data_type == FLOAT and allows_tf32(convolution)
+    tf32 = data_type == FLOAT and allows_tf32(operation.convolution)
     cores = tf32 or data_type in (HALF, BFLOAT16)
     return Spread(
         np.sqrt(squares()),
-        terms * (2 if cores else 1) + further,
+        operation.terms * (2 if cores else 1) + further,
         factors=TF32_UNIT if tf32 else 0.0,
-        cut=terms if cores else 0,
+        cut=operation.terms if cores else 0,
         independent=True,
+        shares_factors=tf32 and _groups(operation) < MIN_GROUPS,
     )
+
+
+def _groups(operation: Any) -> int:
+    """Return how many groups of outputs share no factor: one for each filter or pixel, whichever are fewer."""
+    output = operation.outputs[0]
+    dims = operation.tensor(output).dims
+    return min(dims[1], dims[0] if output == "dw" else dims[0] * prod(dims[2:]))
 
 
 class Magnitudes:

@@ -12,8 +12,8 @@ from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as DataAlgo
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as FilterAlgo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
+from dualdnn.api.enumerations import cudnnMathType_t, cudnnPoolingMode_t
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
-from dualdnn.api.enumerations import cudnnPoolingMode_t
 from dualdnn.api.operations import (
     ActivationBackward,
     ActivationForward,
@@ -376,3 +376,23 @@ def test_sums_of_few_products_are_no_suspects(channels, fused):
             total = (total + (product if fused else product.astype(np.float32))).astype(np.float32)
         verdict = judge(o, before, {**before, "y": total.view(np.uint8).reshape(-1)}, random=True)
         assert verdict.agrees and not verdict.suspicions
+
+
+@pytest.mark.parametrize("filters", [1, 16])
+def test_outputs_of_one_filter_share_the_rounding_of_its_factor(filters):
+    """If all outputs have one factor, rounded to TF32, all may be a quarter of a step too large. For 16 it is suspect."""
+    x, y = (TensorSpec.packed(FLOAT, (2, channels, 60, 70)) for channels in (1, filters))
+    math = cudnnMathType_t.CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
+    convolution, w = (
+        convolution_spec(2, FLOAT, padding=(0, 0), math_type=math),
+        FilterSpec(FLOAT, NCHW, (filters, 1, 1, 1)),
+    )
+    o = ConvolutionForward(convolution, ForwardAlgo(0), 0, 1.0, 0.0, x, w, y)
+    for seed in range(5):
+        before = prepare(o, "positive", seed)
+        image, weights = (((before[n].view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32) for n in ("x", "w"))
+        right = image.reshape(2, 1, -1) * weights.reshape(filters, 1)
+        for off, suspect in ((0, False), (2.0**-12, filters == 16)):
+            found = np.float32(right * (1 + off)).ravel()
+            verdict = judge(o, before, before | {"y": found.view(np.uint8)}, random=True)
+            assert (off or verdict.agrees) and bool(verdict.suspicions) == suspect
