@@ -253,9 +253,8 @@ template <bool GAP = false> struct Published {
 };
 
 // Adds the block's rows times `count` vectors to `sums`, over the warp's part of K. `pairs` bounds the pairs per warp.
+// Dependent products form CHAINS sums.
 struct Product {
-  // Dependent products form chains. Few tiles need more chains to hide the latency.
-  static constexpr int CHAINS = M_TILES * N_TILES == 1 ? 4 : M_TILES * N_TILES < 4 ? 2 : 1;
   static constexpr unsigned ALL_SEQUENCES = ~0u;
   float sums[M_TILES][N_TILES][4], others[CHAINS > 1 ? CHAINS - 1 : 1][M_TILES][N_TILES][4];
 

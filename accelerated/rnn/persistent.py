@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from ctypes import c_int
 from dataclasses import dataclass, replace
 from itertools import product
+from math import inf, prod
 from typing import Any
 
 from dualdnn.api.operations.backend import RUN
@@ -53,14 +54,16 @@ SHARED_BYTES_PER_SECOND = 128 * CLOCK
 PART_SECONDS = 0.06e-6  # per part of K
 CLUSTER_BYTES_PER_SECOND = 8e9  # rate at which the blocks of a cluster exchange sums
 PRODUCT_CLOCKS = 2 * 6  # per product of a warp; four schedulers have two warps each
+CHAINED_CLOCKS = 33  # latency of a product, as published for an H100; each waits for the one before in its chain
 PRODUCTS_PER_SECOND = 400e12  # operations of the input products, two per multiply-add
 BYTES_PER_SECOND = 2e12  # bytes of the input products
-CANONICAL_BATCHES = (1, 32, 256)  # sequences over which the division of K above level RUN takes the least time
+CHAINS = (1, 2)  # possible sums of a warp for one result above level RUN
 MIN_GAIN = 1.15  # minimum speedup by parts of K
 # The values are clocks from a block's barrier until others' output arrives, if blocks read DELAYED_BYTES in a step.
 # The first key says whether K includes the gates of a unit; the second is the cell.
 READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
 DELAYED_BYTES = 400e3  # per step
+NAMED = ("m_tiles", "n_tiles", "register_pairs", "loaded_pairs", "chains")  # sizes that kernels are compiled with
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ class Division:
     block. ``vectors``: sequences per block that exist, at most. ``max_register_pairs``: a limit of register
     pairs below the device's. ``parts``: blocks of a cluster, which have the same rows and a part of K each.
     ``layers``: per launch. ``directions``: per layer. ``skew``: waves between two layers, which matter only where a
-    block has several layers.
+    block has several layers. ``level_chains``: sums of a warp for one result, which only a level of reproducibility
+    states.
     """
 
     m_tiles: int
@@ -87,6 +91,7 @@ class Division:
     layers: int = 1
     directions: int = 1
     skew: int = 1
+    level_chains: int | None = None
 
     @property
     def all_slices(self) -> int:
@@ -103,15 +108,16 @@ class Division:
 
     @property
     def register_pairs(self) -> int:
-        most = MAX_KEPT[self.n_tiles] // (FRAGMENT_REGISTERS * 2 * self.m_tiles)
-        possible = [pairs for pairs in REGISTER_PAIRS[self.m_tiles] if pairs <= most]
+        most = min(MAX_KEPT[self.n_tiles], self._free_registers - PIECE_REGISTERS * self.n_tiles)
+        possible = [pairs for pairs in REGISTER_PAIRS[self.m_tiles] if self._kept_registers(pairs) <= most]
         wanted = min(self.pairs, self.max_register_pairs or self.pairs)
         return next((pairs for pairs in possible if pairs >= wanted), possible[-1])
 
     @property
     def is_possible(self) -> bool:
         """Return whether a warp has registers for its left operands and for the sums of its tiles."""
-        return self.m_tiles * FRAGMENT_REGISTERS * 2 <= MAX_KEPT[self.n_tiles] and self.m_tiles * self.n_tiles <= 16
+        kept, loaded = self._kept_registers(1), PIECE_REGISTERS * self.n_tiles
+        return kept <= MAX_KEPT[self.n_tiles] and kept + loaded <= self._free_registers and self._tiles <= 16
 
     @property
     def is_worth_trying(self) -> bool:
@@ -131,23 +137,26 @@ class Division:
         return self.all_slices <= multiprocessors // self.parts
 
     @property
-    def chains(self) -> int:
-        """Return the sums of a warp for one result, as in persistent.cuh: few tiles have more chains of products."""
-        tiles = self.m_tiles * self.n_tiles
-        return 4 if tiles == 1 else 2 if tiles < 4 else 1
+    def _tiles(self) -> int:
+        return self.m_tiles * self.n_tiles
 
     @property
-    def walk(self) -> tuple[int, ...]:
-        """Return what decides how K is divided: the parts, the chains, and the pairs that four chains take in turn."""
-        return (self.parts, self.chains, *([self.loaded_pairs] if self.chains == 4 else []))
+    def chains(self) -> int:
+        """Return the sums of a warp for one result: chains of dependent products, of which few tiles need more."""
+        return self.level_chains or (4 if self._tiles == 1 else 2 if self._tiles < 4 else 1)
+
+    @property
+    def _free_registers(self) -> int:
+        """Return the registers per thread for operands."""
+        return REGISTERS - OTHER_REGISTERS[self.n_tiles] - FRAGMENT_REGISTERS * self._tiles * self.chains
+
+    def _kept_registers(self, pairs: int) -> int:
+        return FRAGMENT_REGISTERS * 2 * self.m_tiles * pairs
 
     @property
     def loaded_pairs(self) -> int:
         """Return the pairs whose right operands are in flight together: the most that fit in registers."""
-        tiles = self.m_tiles * self.n_tiles
-        sums = FRAGMENT_REGISTERS * tiles * self.chains
-        kept = FRAGMENT_REGISTERS * 2 * self.m_tiles * self.register_pairs
-        room = REGISTERS - OTHER_REGISTERS[self.n_tiles] - sums - kept
+        room = self._free_registers - self._kept_registers(self.register_pairs)
         most = max(1, room // (PIECE_REGISTERS * self.n_tiles))
         return -(-self.pairs // -(-self.pairs // most))
 
@@ -185,7 +194,8 @@ class Division:
         products = 1 if self.layers == 1 else 2  # products per block
         vectors, rows = products * self.vectors * self.depth, self.m_tiles * TILE_M
         sums = 2 * WARPS * rows * self.sequences * FLOAT_BYTES
-        multiplied = products * self.pairs * 2 * self.m_tiles * self.n_tiles * PRODUCT_CLOCKS / CLOCK
+        of_half = max(self._tiles * PRODUCT_CLOCKS, CHAINED_CLOCKS / self.chains)
+        multiplied = products * self.pairs * 2 * of_half / CLOCK
         loads = max(vectors / L2_BYTES_PER_SECOND, blocks * vectors / ALL_L2_BYTES_PER_SECOND)
         group = GROUP_SECONDS + loads + (self._rest_bytes + sums) / SHARED_BYTES_PER_SECOND + multiplied
         group += self.units * self.sequences * CELL_SECONDS
@@ -209,7 +219,7 @@ class Division:
 
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
-        sizes = {name.upper(): getattr(self, name) for name in ("m_tiles", "n_tiles", "register_pairs", "loaded_pairs")}
+        sizes = {name.upper(): getattr(self, name) for name in NAMED}
         sizes |= {"PARTS": self.parts, "MAX_LAYERS": MAX_LAYERS if self.layers > 1 else 1}
         sizes["LOAD_BYTES"] = load_bytes(problem)
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
@@ -237,7 +247,7 @@ class PersistentSolver(Solver[RNNProblem]):
         return self.serves(problem) and self.divisions(problem)[0].runs_together(together)
 
     def summation_order(self, problem: RNNProblem) -> Order:
-        return Order(self.name, self.divisions(problem)[0].walk)
+        return Order(self.name, (self.divisions(problem)[0].chains,))
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}
@@ -272,34 +282,39 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, laye
     where there are any.
 
     ``gates_of_rows``: rows of the block's matrix per unit. ``gates_of_depth``: terms of a sum per unit. ``layers``: per
-    launch. Above level RUN each block has all of K, because not every device holds the clusters, and all divisions add
-    in the order that takes the least time over CANONICAL_BATCHES.
+    launch. Above level RUN each block has all of K, because not every device holds the clusters, and all divisions have
+    the chains that take the least time.
     """
-    found = ranked(problem, gates_of_rows, gates_of_depth, layers)
+    sizes = gates_of_rows, gates_of_depth, layers
     if level_of(problem.device) == RUN:
-        return found
-    multiprocessors, seconds_of = planned_multiprocessors(problem.device), dict[tuple[int, ...], float]()
-    for batch in CANONICAL_BATCHES:
-        fastest = dict[tuple[int, ...], float]()
-        for made in ranked(problem.of_sequences(batch), gates_of_rows, gates_of_depth, layers):
-            fastest.setdefault(made.walk, made.step_seconds(multiprocessors))
-        seconds_of = {walk: fastest[walk] * seconds_of.get(walk, 1.0) for walk in fastest}
-    return [made for made in found if made.walk == min(seconds_of, key=lambda walk: (seconds_of[walk], walk))]
+        return ranked(problem, *sizes, None)
+
+    def seconds_with(chains: int) -> float:
+        fastest = (ranked(each, *sizes, chains)[:1] for each in problem.representatives)
+        return prod(made[0].step_seconds(planned_multiprocessors(problem.device)) if made else inf for made in fastest)
+
+    return ranked(problem, *sizes, min(CHAINS, key=seconds_with))
 
 
-def ranked(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, layers: int) -> list[Division]:
-    """Return the divisions in any order of sums, the fastest first."""
-    device, found = problem.device, []
+def ranked(
+    problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, layers: int, chains: int | None
+) -> list[Division]:
+    """Return the divisions with these chains, the fastest first. None stands for the chains that suit the tiles."""
+    key = problem.batch, gates_of_rows, gates_of_depth, layers, chains
+    if key in problem.ranked:
+        return problem.ranked[key]
+    device, found = problem.device, list[Division]()
     divides_k = has_clusters(device) and level_of(device) == RUN
     for m_tiles, n_tiles, parts in product(REGISTER_PAIRS, N_TILES, PARTS if divides_k else (1,)):
         made = divided(problem, gates_of_rows, gates_of_depth, m_tiles, n_tiles, parts)
-        made = made and replace(made, layers=layers)
+        made = made and replace(made, layers=layers, level_chains=chains)
         if made and made.is_possible and made.is_worth_trying and made.shared_bytes <= device.shared_bytes_per_block:
             found.append(made)
     multiprocessors = planned_multiprocessors(device)
     found = [made for made in found if made.parts == 1 or not made.takes_several(multiprocessors)]
     together = [made for made in found if made.runs_together(multiprocessors)]
-    return sorted(together or found, key=lambda made: made.step_seconds(multiprocessors))
+    problem.ranked[key] = sorted(together or found, key=lambda made: made.step_seconds(multiprocessors))
+    return problem.ranked[key]
 
 
 def divided(
@@ -321,7 +336,7 @@ def seconds(problem: RNNProblem, launches: Sequence[Division]) -> float:
     """Return the approximate seconds of the steps of all layers, with one launch per division. They include the input
     products of each launch's first layer, or, backward, the gradients of its inputs.
     """
-    n, multiprocessors = problem.network, concurrent_multiprocessors(problem.device)
+    n, multiprocessors = problem.network, planned_multiprocessors(problem.device)
     of_gate = 2 * n.hidden / PRODUCTS_PER_SECOND + FLOAT_BYTES / BYTES_PER_SECOND
     before = 5 * LAUNCH_SECONDS + n.directions * n.gates * n.hidden * problem.steps * problem.batch * of_gate
     return sum(before + (problem.steps + made.layers - 1) * made.step_seconds(multiprocessors) for made in launches)

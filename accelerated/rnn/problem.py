@@ -21,6 +21,7 @@ from ..primitives.geometry import Grid
 from ..reproducible import CANONICAL_IMAGES, level_of
 from ..solver import Problem
 
+CANONICAL_BATCHES = (1, 32, 256)  # sequences over which an order of sums above level RUN takes the least time
 LENGTHS = 256  # sequences per launch whose lengths it passes
 THREADS = 256
 TILE = 64  # rows and columns per block of a product, as in product.cuh
@@ -59,11 +60,19 @@ class RNNProblem(Problem):
         self.network: RNNSpec = operation.network
         self.data: RNNDataSpec = getattr(operation, "x", None) or operation.dx
         self.steps, self.batch = self.data.max_length, self.data.batch
+        self.ranked = dict[Any, list[Any]]()  # divisions of this problem and its copies, which persistent.py keeps here
 
     @cached_property
     def canonical(self) -> Self:
         """Return the problem of CANONICAL_IMAGES sequences at aligned addresses; itself at level RUN."""
         return self if level_of(self.device) == RUN else self.of_sequences(CANONICAL_IMAGES)
+
+    @property
+    def representatives(self) -> list[Self]:
+        """Return the problems over which choices that decide an order of sums take the least time: itself at level RUN,
+        else those of CANONICAL_BATCHES.
+        """
+        return [self] if level_of(self.device) == RUN else [self.of_sequences(count) for count in CANONICAL_BATCHES]
 
     def of_sequences(self, count: int) -> Self:
         """Return the problem of another number of sequences at aligned addresses, for estimates."""

@@ -5,19 +5,21 @@ it (persistent_forward.cu, persistent_backward.cu).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from dualdnn.api.operations.rnn.network import GRU
 
 from ..plans import Launch
-from ..runtime.device import concurrent_multiprocessors
+from ..reproducible import Order
 from ..solver import Solver
 from . import dropout, inputs, persistent, persistent_backward, persistent_forward
-from .persistent import Division
+from .persistent import Division, planned_multiprocessors
 from .persistent_backward import PersistentBackwardSolver
 from .persistent_forward import PersistentForwardSolver
 from .problem import RNNProblem
 
 MIN_GAIN = 1.05  # minimum speedup by overlapped layers
+MAX_LOSS = 1.3  # maximum slowdown of one batch above level RUN, where the same kernels serve all batches
 
 
 class _WavefrontSolver(Solver[RNNProblem]):
@@ -36,10 +38,16 @@ class _WavefrontSolver(Solver[RNNProblem]):
             made = [most] * (count // most) + [count % most] * (count % most > 0)
             if all(self.divisions(problem, layers) for layers in {*made}):
                 found.append(made)
-        return min(found, key=lambda made: self._seconds(problem, made), default=[])
+        return min(
+            found, key=lambda made: prod(self._seconds(each, made) for each in problem.representatives), default=[]
+        )
 
     def _seconds(self, problem: RNNProblem, groups: Sequence[int]) -> float:
         return persistent.seconds(problem, [self.divisions(problem, layers)[0] for layers in groups])
+
+    def summation_order(self, problem: RNNProblem) -> Order:
+        groups = self.groups(problem)
+        return Order(self.name, tuple((layers, self.divisions(problem, layers)[0].chains) for layers in groups))
 
     def serves(self, problem: RNNProblem) -> bool:
         one_way = problem.network.directions == 1
@@ -48,12 +56,13 @@ class _WavefrontSolver(Solver[RNNProblem]):
     def applies(self, problem: RNNProblem) -> bool:
         if not self.serves(problem):
             return False
-        groups, multiprocessors = self.groups(problem), concurrent_multiprocessors(problem.device)
+        groups, multiprocessors = self.groups(problem), planned_multiprocessors(problem.device)
         together = all(self.divisions(problem, layers)[0].runs_together(multiprocessors) for layers in groups)
         if not self.divisions(problem, 1):  # A single layer does not fit on chip.
             return together
-        layer_by_layer = self._seconds(problem, [1] * problem.network.layers)
-        return together and MIN_GAIN * self._seconds(problem, groups) < layer_by_layer
+        apart = [1] * problem.network.layers
+        gains = [self._seconds(each, apart) / self._seconds(each, groups) for each in problem.representatives]
+        return together and prod(gains) > MIN_GAIN ** len(gains) and MAX_LOSS * min(gains) >= 1
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}

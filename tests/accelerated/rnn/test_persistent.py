@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from dualdnn.accelerated.gemm import matrix_tma
 from dualdnn.accelerated.reproducible import DeviceAtLevel, at_level
 from dualdnn.accelerated.rnn import persistent, persistent_forward
 from dualdnn.accelerated.rnn.persistent import Division
@@ -21,6 +22,8 @@ from dualdnn.accelerated.runtime import fallbacks
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.errors import NotBuilt
 from dualdnn.accelerated.runtime.listing import Listing
+from dualdnn.accelerated.solver import SOLVER_FAMILIES
+from dualdnn.api.operations import RNNBackwardData, RNNForward
 from dualdnn.api.operations.rnn.network import GRU, LSTM, TANH
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance import kernel_wheel
@@ -202,57 +205,61 @@ def test_a_network_is_planned_where_only_two_layers_divide():
     assert WavefrontForwardSolver().serves(problem) and not WavefrontForwardSolver().applies(problem)
 
 
-@pytest.mark.parametrize("cell, hidden", [(LSTM, 650), (GRU, 1024), (TANH, 64)])
-def test_above_level_run_no_batch_and_no_device_decides_how_k_is_divided(cell, hidden):
-    """Divisions of batches and devices differ, but not in their order of sums; a launch has the SMs of its device."""
-    for solver in (PersistentForwardSolver(), PersistentBackwardSolver()):
-        orders, tiles = set(), set()
-        for multiprocessors in (132, 48):
-            device = H200()
-            device.multiprocessors = multiprocessors
-            for batch in (1, 16, 256):
-                operations = passes(forward(network(cell, hidden, 1, 1, HALF), 4, (4,) * batch))
-                operation = next(
-                    o for _, o in operations if (solver.name == "rnn.persistent_forward") == hasattr(o, "hy")
-                )
-                problem = RNNProblem(operation, DeviceAtLevel(device, "device"))
-                assert (
-                    solver.applies(problem) and persistent.resident_multiprocessors(problem.device) == multiprocessors
-                )
-                first = solver.divisions(problem)[0]
-                orders.add(solver.summation_order(problem))
-                tiles.add((first.m_tiles, first.n_tiles))
-        assert len(orders) == 1 and next(iter(orders)).walk[0] == 1
-        assert cell != LSTM or len(tiles) > 1
+@pytest.mark.parametrize("cell, hidden, layers, overlap", [
+    (LSTM, 650, 2, False), (GRU, 512, 4, False), (GRU, 1024, 1, False), (LSTM, 256, 4, True), (TANH, 64, 3, True)
+])  # fmt: skip
+def test_above_level_run_no_batch_and_no_device_decides_how_k_is_divided(cell, hidden, layers, overlap):
+    """One solver serves with one order and one instruction of products, in different tiles, by the SMs of its device.
+
+    Overlapped layers serve where no batch is much slower by them.
+    """
+    for call in (0, 1):
+        served, tiles, found = set(), set(), RNNForward if call == 0 else RNNBackwardData
+        for multiprocessors in (132, 114, 66, 48, 1):
+            for batch in (1, 32, 128):
+                device = Listing(kernel_wheel.StandIn("sm_90", multiprocessors, H200.shared_bytes_per_block))
+                steps = passes(forward(network(cell, hidden, layers, 1, HALF), 64, (64,) * batch))
+                problem = RNNProblem([operation for _, operation in steps][call], DeviceAtLevel(device, "device"))
+                solver = SOLVER_FAMILIES[found].solver(problem)
+                assert persistent.resident_multiprocessors(problem.device) == multiprocessors
+                solver.launches(problem)
+                by_tma = any(source == matrix_tma.SOURCE for source, _ in device.modules)
+                served.add((solver.name, solver.summation_order(problem), by_tma))
+                made = solver.divisions(problem, layers)[0] if overlap else solver.divisions(problem)[0]
+                tiles.add((made.m_tiles, made.n_tiles, made.parts))
+        assert len(served) == 1 and (served.pop()[0] == "rnn.wavefront") == overlap
+        assert len(tiles) > 1 and {parts for *_, parts in tiles} == {1}
 
 
-def first_sequence(whole):
+def first_sequence(whole, solver, layers):
     """Return the bits of the first of twenty sequences in its batch and alone, and the tiles of both calls."""
     bits, tiles, device = [], set(), at_level(open_device("emulated"), "batch")
     for batch in (20, 1):
-        operation = forward(network(LSTM, 200, 1, 1, FLOAT), 2, (2,) * batch)
-        division = PersistentForwardSolver().divisions(RNNProblem(operation, device))[0]
+        operation = forward(network(LSTM, 200, layers, 1, FLOAT), 2, (2,) * batch)
+        problem = RNNProblem(operation, device)
+        division = (solver.divisions(problem, layers) if layers > 1 else solver.divisions(problem))[0]
         tiles.add((division.m_tiles, division.n_tiles))
         memory = prepare(operation, "normal", 0)
         for name in {"x", "hx", "cx", "weightSpace"} & set(memory):
-            steps = 2 if name == "x" else 1
+            steps = 2 if name == "x" else layers
             given = whole.setdefault(name, memory[name]).view(np.uint8)
             memory[name] = (
                 given if name == "weightSpace" else given.reshape(steps, 20, -1)[:, :batch].reshape(-1).copy()
             )
-        y = run(operation, memory, PersistentForwardSolver(), "batch")["y"]
+        y = run(operation, memory, solver, "batch")["y"]
         bits.append(y.reshape(2, batch, -1)[:, 0].tobytes())
     return bits, tiles
 
 
-def test_a_sequence_has_the_same_bits_alone_and_among_twenty(monkeypatch):
-    """The tiles of the two calls differ. Without the order of the level their chains of products differ, too."""
+@pytest.mark.parametrize("solver, layers", [(PersistentForwardSolver(), 1), (WavefrontForwardSolver(), 2)])
+def test_a_sequence_has_the_same_bits_alone_and_among_twenty(monkeypatch, solver, layers):
+    """The tiles of the two calls differ. With the chains that suit the tiles, the bits differ, too."""
     monkeypatch.setattr(open_device("emulated"), "multiprocessors", 132)
     whole = {}
-    (among, alone), tiles = first_sequence(whole)
+    (among, alone), tiles = first_sequence(whole, solver, layers)
     assert among == alone and len(tiles) == 2
-    monkeypatch.setattr(Division, "walk", ())
-    (among, alone), _ = first_sequence(whole)
+    monkeypatch.setattr(persistent, "CHAINS", (None,))
+    (among, alone), _ = first_sequence(whole, solver, layers)
     assert among != alone
 
 
