@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import c_double, c_float, c_int, c_longlong
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -22,6 +23,7 @@ ALIGNED_BYTES = 16  # bytes; rows whose stride is a multiple are copied in vecto
 SIMT_K = 16  # k per K-block without tensor cores
 SUM_THREADS = 256
 MAX_SPLITS = 32
+MAX_COPIES = 1 << 40  # bytes of copied operands, where their size may not decide the instruction
 BYTES_PER_SECOND = 1.74e12  # memory traffic
 LAUNCH_SECONDS = 3.7e-6  # per launch
 SUM_SECONDS = 1.8e-6  # per launch that adds partial sums
@@ -66,7 +68,7 @@ class MatrixProduct(Product):
         if self.tile in TMA_TILES:
             if found is None:
                 raise ValueError(f"the tile {self.tile} does not serve {self.element}, {self.a}, {self.b}")
-        elif found is not None and any(found.copies) and found.seconds > self._chosen[0]:
+        elif found and not self.instruction and any(found.copies) and found.seconds > self._chosen[0]:
             return None
         return found
 
@@ -91,6 +93,20 @@ class MatrixProduct(Product):
     def order(self) -> str:
         """Return the instruction that adds along K, which decides the rounding if the product is ``in_order``."""
         return "wgmma" if self._by_tma else self._chosen[1].name.partition("_")[0]
+
+    def in_order_for(self, rows: Sequence[int]) -> MatrixProduct:
+        """Return the product in order, by the instruction that takes the least time over these numbers of rows.
+
+        Operands that TMA cannot read are copied for every number of rows, or for none.
+        """
+        if not self.tensor_cores:
+            return replace(self, in_order=True)
+        made = [
+            replace(self, in_order=True, instruction="mma"),
+            replace(self, in_order=True, instruction="wgmma", max_workspace=MAX_COPIES),
+        ]
+        possible = [each for each in made if each.order == each.instruction]
+        return min(possible, key=lambda each: prod(replace(each, m=m).estimated_seconds for m in rows))
 
     def _possible_splits(self) -> range | list[int]:
         if self.in_order:

@@ -106,7 +106,7 @@ class TmaProduct:
     @classmethod
     def possible(cls, product: Product) -> Iterator[TmaProduct]:
         """Yield the product with every tile that TMA serves, with one block per tile and with shared tiles."""
-        if not product.tensor_cores or not has_wgmma(product.device):
+        if not product.tensor_cores or product.instruction == "mma" or not has_wgmma(product.device):
             return
         for tile in TILES:
             if product.tile not in (None, tile.name):
@@ -114,7 +114,7 @@ class TmaProduct:
             tiles = cls(product, tile, None).shares.tiles
             for blocks in cls._blocks(product, tile, tiles):
                 found = cls(product, tile, blocks)
-                if found.is_possible and not (product.in_order and any(found.copies)):
+                if found.is_possible and (not product.in_order or product.instruction or not any(found.copies)):
                     yield found
 
     @staticmethod

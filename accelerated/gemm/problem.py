@@ -71,7 +71,8 @@ class Tile(NamedTuple):
 @dataclass(frozen=True)
 class Product:
     """Describe C = A B^T + bias + beta C for every batch. The order of sums depends only on the sizes and the device.
-    Where it is ``in_order``, K is not divided, and neither m nor the batches nor the device's size decide.
+    Where it is ``in_order``, K is not divided, and neither m nor the batches nor the device's size decide. The size may
+    still decide which instruction multiplies, unless ``instruction`` is "wgmma" or "mma".
 
     ``m``, ``n``, ``k``: A has m rows and k columns, B n rows and k columns, C m rows and n columns; C is row-major.
     ``element``: the C++ type of A, B and the bias. ``result``: the C++ type of C. ``compute``: float or double.
@@ -100,3 +101,4 @@ class Product:
     splits: int | None = None
     tile: str | None = None
     in_order: bool = False
+    instruction: str | None = None

@@ -129,12 +129,20 @@ def product_of(
     the number of sequences. ``adds_vectors`` says that its sums pass over all vectors, so that these may divide it.
     """
     if level_of(problem.device) != RUN and not adds_vectors:
-        more |= {"in_order": True, "tile": "mma_64"}
+        more |= {"in_order": True, "instruction": "mma"}
     room = max(MAX_SCRATCH, problem.work()["next"] * number_bytes(problem))
     return MatrixProduct(
         problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result,
         COMPUTES[problem.operation.compute_type], uses_tensor_cores(problem), max_workspace=room, **more,
     )  # fmt: skip
+
+
+def product_of_vectors(problem: RNNProblem, *operands: Any, **more: Any) -> MatrixProduct:
+    """Return a product with a row for each vector. Above level RUN the vectors do not decide its instruction."""
+    made = product_of(problem, *operands, **more)
+    if level_of(problem.device) == RUN:
+        return made
+    return made.in_order_for([problem.steps * each.batch for each in problem.representatives])
 
 
 def product_in_parts(
@@ -166,7 +174,7 @@ def products(problem: RNNProblem, layer: int) -> list[Launch]:
     b = Matrix("weightSpace", start * size, width, 1, step)
     c = Matrix("workSpace", problem.work()["products"] * number_bytes(problem), rows, 1, vectors * rows)
     dims, compute = (vectors, rows, width), COMPUTES[problem.operation.compute_type]
-    product = product_of(problem, dims, a, b, c, compute, batches=(n.directions, 1), splits=1)
+    product = product_of_vectors(problem, dims, a, b, c, compute, batches=(n.directions, 1), splits=1)
     return [*found, *product.launches_in_scratch()]
 
 
@@ -188,7 +196,7 @@ def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
         b = Matrix("weightSpace", start * size, 1, width, segment=step)
         c = Matrix(result.operand, result.offset, width, 1)
         element = ELEMENTS[problem.data.data_type]
-        product = product_of(
+        product = product_of_vectors(
             problem, (vectors, width, rows), gate_gradients(problem, layer), b, c, element, segments=n.directions
         )
         found = product.launches_in_scratch()
