@@ -178,6 +178,9 @@ def _recurrent(trains: bool) -> dict[str, Any]:
         ("lstm-tf32-both", api.CUDNN_LSTM, FLOAT, DEFAULT, {"direction": both, "hidden": 26, "projected": 22}),
         ("lstm-fma", api.CUDNN_LSTM, FLOAT, FMA, {"hidden": 40, "projected": 40, "layers": 1}),
         ("gru-half", api.CUDNN_GRU, HALF, DEFAULT, {"hidden": 72, "projected": 72, "layers": 1}),
+        ("lstm-half-overlapped", api.CUDNN_LSTM, HALF, DEFAULT, {"hidden": 40, "projected": 40}),
+        ("gru-tf32-overlapped", api.CUDNN_GRU, FLOAT, DEFAULT, {"hidden": 26, "projected": 26, "layers": 3}),
+        ("relu-tf32-overlapped", api.CUDNN_RNN_RELU, FLOAT, DEFAULT, {"hidden": 24, "projected": 24, "layers": 4}),
     ):
         given: dict[str, Any] = {"layers": 2, "input_size": 70, "padded": True} | more
         spec = RNNSpec(cell=cell, data_type=data_type, math_type=math, **given)
@@ -191,11 +194,13 @@ SEQUENCES_AND_GRIDS = {
     **_recurrent(trains=False),
 }
 TRAINED = _recurrent(trains=True)
+# Planners overlap the layers of these networks where they see as many multiprocessors as a GPU has.
+OVERLAPPED = [f"{network}{call}" for network in TRAINED if "overlapped" in network for call in ("", "-gradient")]
 for network, first in TRAINED.items():
     SEQUENCES_AND_GRIDS[f"{network}-gradient"] = backward(first)[0]
 OVER_SEQUENCES = {
     name: operation for name, operation in _attention(ops.MultiHeadAttnBackwardWeights).items() if operation.weights
-} | {f"{network}-weights": backward(first)[1] for network, first in TRAINED.items()}
+} | {f"{network}-weights": backward(first)[1] for network, first in TRAINED.items() if network not in OVERLAPPED}
 _dropping = forward(
     replace(TRAINED["lstm-tf32-both"].network, dropout=0.25),
     api.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, (3, 2, 3, 1, 2, 3), 3, 0.0, True, (),

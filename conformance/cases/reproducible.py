@@ -24,6 +24,7 @@ from dualdnn.conformance.bits.operations import (
     DROPPING,
     OVER_IMAGES,
     OVER_SEQUENCES,
+    OVERLAPPED,
     SEQUENCES_AND_GRIDS,
     WITHIN_IMAGES,
     convolution,
@@ -83,7 +84,7 @@ def test_a_call_that_is_made_again(at, name):
 @shows(f"{CLAUSE}/c03")
 @pytest.mark.parametrize("name", EVERY_ALONE)
 def test_an_image_alone_and_in_batches(at, name):
-    caller, operation = at("batch"), EVERY_ALONE[name]
+    caller, operation = at("device" if name in OVERLAPPED else "batch"), EVERY_ALONE[name]
     all_the_same(bits.of_batches(caller, operation))
     for solver in bits.solvers_of(caller, operation):
         with bits.by_solver(caller, solver):

@@ -6,6 +6,8 @@ import pytest
 from dualdnn.accelerated import reproducible, solver
 from dualdnn.accelerated.convolution.tiny import Tiny
 from dualdnn.accelerated.reproducible import Order
+from dualdnn.accelerated.rnn.persistent import Division
+from dualdnn.accelerated.rnn.wavefront import WavefrontForwardSolver
 from dualdnn.accelerated.spatial_transformer import plan as spatial_transformer
 from dualdnn.api import cudnn
 from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionForward
@@ -54,6 +56,12 @@ def test_channels_of_a_grid_that_are_divided_by_the_batch(caller, monkeypatch):
     assert bits.of_batches(caller("batch"), operation) == []
     monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
     assert any(found.startswith("dgrid") for found in bits.of_batches(caller("batch"), operation))
+
+
+def test_chains_of_overlapped_layers_that_depend_on_the_batch(caller, monkeypatch):
+    monkeypatch.setattr(Division, "chains", property(lambda division: 1 + division.vectors % 2))
+    monkeypatch.setattr(WavefrontForwardSolver, "summation_order", lambda *_: Order("a claim"))
+    assert bits.of_batches(caller("device"), operations.ALONE["gru-tf32-overlapped"])
 
 
 def test_an_order_that_depends_on_the_multiprocessors(caller, monkeypatch):
