@@ -43,7 +43,7 @@ COMMANDS = {
     "replay": Command("run a call again that a crosscheck handle has saved, a recorded one, or those of an API log", "replay.command"),
     "fuzz": Command("draw operations and judge them, until something is found", "fuzz.options"),
     "bench": Command("times beside the vendor's library and the floor of the hardware", "bench.command"),
-    "build": Command("compile the kernels ahead, in parallel", "build_command"),
+    "build": Command("compile the kernels ahead, in parallel", "kernels.command"),
     "abi": Command("build libcudnn.so.8 and cudnn.h: the documented calls for programs in C", "programs.library"),
     "run": Command("run an unmodified program on this library instead of cuDNN", "programs.running"),
     "observe": Command("run an unmodified program on its own library and judge every call", "programs.observing"),

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from .prove import Faulty, Proving
 from .solvers import PREFERRED, unknown_solvers
 from .subjects import is_recorded
 from .suite.cluster import Cluster
 from .suite.collector import Collector, earlier_results
 from .suite.evidence import clauses_of
 from .suite.items import opened, runs_cases, subject_names
+from .suite.prove import Faulty, Proving
 from .suite.recording import Recording
 from .suite.selection import proven_elsewhere
 from .suite.workers import CASE_SECONDS, FOLDER, Watched, Workers
@@ -31,7 +31,7 @@ pytest_plugins = [
     "dualdnn.conformance.suite.running",
     "dualdnn.conformance.suite.selection",
     "dualdnn.conformance.suite.workers",
-    "dualdnn.conformance.miopen_cases",
+    "dualdnn.conformance.suite.miopen_fixtures",
     "dualdnn.conformance.refusals.collecting",
     "dualdnn.conformance.corpus.collecting",
 ]

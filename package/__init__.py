@@ -20,8 +20,8 @@ def judge(operation: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any],
 def warm_up(what: Any, device: str = "gpu", index: int = 0) -> int:
     """Compile and load the kernels of operations, or of the API log at a path, in parallel, before they are called.
 
-    Returns how many modules were compiled (``dualdnn.conformance.warm_up``).
+    Returns how many modules were compiled (``dualdnn.conformance.kernels.warm_up``).
     """
-    from dualdnn.conformance.warm_up import warm_up
+    from dualdnn.conformance.kernels.warm_up import warm_up
 
     return warm_up(what, device, index)

@@ -30,9 +30,9 @@ from dualdnn.api.status import NOT_SUPPORTED, CudnnError
 from dualdnn.api.support.convolution import Problem
 from dualdnn.conformance.bench.convolution_rows import convolution_rows
 from dualdnn.conformance.bench.row import Row
-from dualdnn.conformance.build_ahead import Listing
-from dualdnn.conformance.build_ahead import build as build_modules
 from dualdnn.conformance.inputs import values
+from dualdnn.conformance.kernels.build_ahead import Listing
+from dualdnn.conformance.kernels.build_ahead import build as build_modules
 
 SEARCHES = {
     ConvolutionForward: (SEARCH, ("x", "w", "y")),

@@ -28,7 +28,7 @@ from dualdnn.conformance.bench.convolution_search import algorithm_name
 from dualdnn.conformance.bench.measure import SMALL_ROW_BYTES, Bench, with_room, workspace_of
 from dualdnn.conformance.bench.row import Attention, Convolution, Row
 from dualdnn.conformance.bench.rows import rows
-from dualdnn.conformance.build_ahead import Listing, build, of_few_steps, with_every_algorithm, with_workspace
+from dualdnn.conformance.kernels.build_ahead import Listing, build, of_few_steps, with_every_algorithm, with_workspace
 
 ROUNDS, SLOW_SECONDS = 5, 0.02  # rounds; seconds beyond which one call alone is timed
 

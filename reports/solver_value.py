@@ -18,7 +18,7 @@ from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.solver import possible_solvers, solver_names
 from dualdnn.conformance.bench.row import Convolution
 from dualdnn.conformance.bench.rows import rows
-from dualdnn.conformance.build_ahead import with_every_algorithm
+from dualdnn.conformance.kernels.build_ahead import with_every_algorithm
 
 HERE = Path(__file__).parent
 TIMES, EXCEPTIONS = HERE / "h200" / "every_solver.json.gz", HERE / "solver_exceptions.json"

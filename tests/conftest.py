@@ -16,7 +16,7 @@ from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.api import cudnn
 from dualdnn.api.abi.build import build
 from dualdnn.api.abi.cuda_runtime import build_runtime
-from dualdnn.conformance import build_ahead
+from dualdnn.conformance.kernels import build_ahead
 
 
 @pytest.fixture

@@ -230,5 +230,5 @@ def _border(ffi: Any, lib: Any, chosen: Face) -> Border:
     kind, _, path = os.environ.get("DUALDNN_BACKEND", "").partition(":")
     if kind != "observe":
         return Border(ffi, lib, chosen)
-    observer: Border = import_module("dualdnn.conformance.observed").Observer(ffi, lib, chosen, path)
+    observer: Border = import_module("dualdnn.conformance.programs.observer").Observer(ffi, lib, chosen, path)
     return observer

@@ -16,7 +16,7 @@ from dualdnn.accelerated.runtime.device import Device
 from dualdnn.api import files
 from dualdnn.api.operations.backend import LEVELS, RUN
 
-from ..build_ahead import build_timed
+from ..kernels.build_ahead import build_timed
 from ..provenance import commit
 from ..report import Report, read_json, write_report
 from ..run_pytest import INTERRUPTED, run_pytest

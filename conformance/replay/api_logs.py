@@ -41,7 +41,7 @@ from dualdnn.api.operations.specs import vector_length
 from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, sized
-from ..observed import AMPLE, Memory, Seen, Shadow
+from ..programs.observer import AMPLE, Memory, Seen, Shadow
 from ..subjects import open_subject
 from ..trial import attempt
 from .log_forms import (

@@ -15,14 +15,14 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 from .. import differences as difference_table
 from .. import scope
 from ..breaks.proofs import of_part
-from ..expected import REASON as EXPECTED_FAILURE
-from ..expected import write_expected
 from ..provenance import COMPLETE, INTERRUPTED, PARTIAL, commit, environment
 from ..report import Difference, Function, Report, is_complete, write_report
 from ..report import Subject as ReportedSubject
 from ..solvers import ALL, write_kernels
 from ..tiers import read_tier
 from .completeness import lacking
+from .expected import REASON as EXPECTED_FAILURE
+from .expected import write_expected
 from .items import described, subject_names
 from .journal import Journal, JournalError, entries, resumed
 from .proofs import differing, told, with_evidence, write_proofs

@@ -18,7 +18,6 @@ from dualdnn.api.operations.backend import LEVELS
 
 from ..calls import Caller
 from ..cases import present_id
-from ..expected import read_expected
 from ..inputs import KINDS
 from ..progress import Progress
 from ..report import is_complete, tier_of
@@ -28,6 +27,7 @@ from ..subjects import SPELLINGS, Subject, default_subjects, foreign_path, is_re
 from ..subjects.probe import LOADING_SECONDS
 from ..tiers import FULL, SMOKE, STANDARD, TIERS
 from ..trial import Step, attempt_chain
+from .expected import read_expected
 from .files import CASES, case_files
 from .items import described
 from .selection import shard_of

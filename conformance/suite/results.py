@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ..differences.occurrences import difference_of_case, explained
-from ..expected import REASON as EXPECTED_FAILURE
-from ..expected import Expected, read_expected
-from ..prove import NOTICED
 from ..report import CaseResult, Subject
 from ..subjects import foreign_path
 from .evidence import EVIDENCE, clauses_of
+from .expected import REASON as EXPECTED_FAILURE
+from .expected import Expected, read_expected
 from .items import OPENED, case_id, described, opened, without_subject
+from .prove import NOTICED
 from .workers import MISCONDUCT, Ended
 
 KNOWN_TEXT = 600  # characters of the message of a known failure in the report

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from dualdnn.accelerated.runtime.shipped import archives, targets
-from dualdnn.conformance.kernel_wheel import TARGETS, wheel_name
+from dualdnn.conformance.kernels.kernel_wheel import TARGETS, wheel_name
 
 HERE = Path(__file__).parent / "pytorch"
 TIMES_NVIDIA = 2  # largest error in units of NVIDIA's that passes beyond PyTorch's tolerance

@@ -11,7 +11,7 @@ import pytest
 from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.runtime import device as device_module
 from dualdnn.accelerated.runtime.devices import open_device
-from dualdnn.conformance.build_ahead import Listing, kinds
+from dualdnn.conformance.kernels.build_ahead import Listing, kinds
 
 
 class Named(Listing):

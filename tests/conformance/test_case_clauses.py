@@ -16,9 +16,9 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from dualdnn.conformance.cases import present_id
 from dualdnn.conformance.corpus import collecting as corpus
-from dualdnn.conformance.expected import read_expected
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.refusals import collecting as refusals
+from dualdnn.conformance.suite.expected import read_expected
 from dualdnn.conformance.suite.files import case_files
 from dualdnn.conformance.tiers import SMOKE, STANDARD, read_tier
 
@@ -127,7 +127,7 @@ def test_a_deleted_case_and_a_deleted_clause_are_reported():
 
 
 def idle(source: str) -> list[str]:
-    """Return the cases of a source that use no argument and assert nothing that has a name. Under faults (conformance/prove.py)
+    """Return the cases of a source that use no argument and assert nothing that has a name. Under faults (conformance/suite/prove.py)
     they would pass, as there is nothing to change."""
     found = []
     for node in ast.walk(ast.parse(source)):

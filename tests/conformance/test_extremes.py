@@ -19,7 +19,6 @@ from dualdnn.api.operations.graph_nodes import GraphTensor
 from dualdnn.api.operations.graph_patterns import NoPatternError
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.api.status import CudnnError
-from dualdnn.conformance import graph_kinds
 from dualdnn.conformance.calls import Caller, sized
 from dualdnn.conformance.calls.exceptions import WORKSPACES
 from dualdnn.conformance.cases import every_operation, transform
@@ -27,6 +26,7 @@ from dualdnn.conformance.domains import DOMAINS, PROFILES
 from dualdnn.conformance.domains.pieces import LARGE
 from dualdnn.conformance.fuzz.entries import Entry
 from dualdnn.conformance.fuzz.judging import Judge
+from dualdnn.conformance.kernels import graph_kinds
 from dualdnn.conformance.solvers import ALL, by_solvers
 from dualdnn.conformance.subjects import open_subject
 from dualdnn.conformance.trial import Step, attempt_chain

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from dualdnn.api.document import functions
 from dualdnn.api.operations import parse
-from dualdnn.conformance import observed
 from dualdnn.conformance.command_line import main
-from dualdnn.conformance.programs import findings, picture, portion
+from dualdnn.conformance.programs import findings, observer, picture, portion
 from dualdnn.conformance.programs.findings import Findings, erratum
 from dualdnn.conformance.programs.portion import Portion
 from dualdnn.conformance.programs.watch import Watch
@@ -32,12 +31,12 @@ def test_memory_whose_size_the_library_decides_overlaps_no_other_operand():
     """NVIDIA's reserve space of a recurrent network may be smaller than ours, with dx right behind it."""
     parameters = {p.name: p for p in functions()["cudnnRNNBackwardData_v8"].arguments}
     memory = SimpleNamespace(read=lambda address, count: np.full(count, address % 251, np.uint8))
-    reserve = observed.argument(parameters["reserveSpace"], 4096, memory)
-    assert reserve.address >= observed.AMPLE and reserve.address % 256 == 4096 % 256
+    reserve = observer.argument(parameters["reserveSpace"], 4096, memory)
+    assert reserve.address >= observer.AMPLE and reserve.address % 256 == 4096 % 256
     assert reserve.to_host(np.uint8, 2).tolist() == [4096 % 251] * 2
-    assert observed.argument(parameters["dx"], 4096, memory) == 4096
-    assert observed.argument(parameters["reserveSpace"], 0, memory) == 0
-    assert observed.argument(parameters["reserveSpaceSize"], 1120, memory) == observed.AMPLE
+    assert observer.argument(parameters["dx"], 4096, memory) == 4096
+    assert observer.argument(parameters["reserveSpace"], 0, memory) == 0
+    assert observer.argument(parameters["reserveSpaceSize"], 1120, memory) == observer.AMPLE
 
 
 class Device:
@@ -158,7 +157,7 @@ def test_the_picture_has_a_bar_for_each_size_of_error(tmp_path):
 
 
 def test_a_call_on_a_capturing_stream_is_not_waited_for():
-    memory, waited = observed.Memory(), []
+    memory, waited = observer.Memory(), []
 
     def is_capturing(stream, status):
         status._obj.value = stream.value == 7
@@ -167,7 +166,7 @@ def test_a_call_on_a_capturing_stream_is_not_waited_for():
     memory.driver = SimpleNamespace(cuStreamIsCapturing=is_capturing, cuCtxSynchronize=lambda: waited.append(1))
     memory.synchronize(5)
     for stream in (7, 0):
-        with pytest.raises(observed.NotJudged, match="its stream is capturing"):
+        with pytest.raises(observer.NotJudged, match="its stream is capturing"):
             memory.synchronize(stream)
     assert len(waited) == 1
 

@@ -31,9 +31,9 @@ from dualdnn.conformance.breaks.rules import NUMBERED, OF_MEMORY
 from dualdnn.conformance.breaks.runs import Case
 from dualdnn.conformance.breaks.siblings import of_siblings
 from dualdnn.conformance.breaks.values import others
-from dualdnn.conformance.prove import Faulty
 from dualdnn.conformance.suite import proofs
 from dualdnn.conformance.suite.proofs import PATH, PROVEN, SHOWN, UNLISTED, differing, evidence, joined, unproven
+from dualdnn.conformance.suite.prove import Faulty
 from dualdnn.conformance.suite.selection import names_part, proven_elsewhere
 
 RELU, TANH = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_TANH

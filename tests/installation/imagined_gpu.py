@@ -18,7 +18,8 @@ from dualdnn.accelerated.runtime import devices
 from dualdnn.accelerated.runtime.device import Function
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.errors import NotBuilt
-from dualdnn.conformance import build_ahead, kernel_wheel, trial
+from dualdnn.conformance import trial
+from dualdnn.conformance.kernels import build_ahead, kernel_wheel
 from dualdnn.reference.judge import Verdict
 
 REPORT = "IMAGINED_REPORT"

@@ -18,14 +18,15 @@ from dualdnn.accelerated.runtime.errors import CompileError, NotBuilt
 from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.sources import KERNELS, flatten, module
-from dualdnn.conformance import build_ahead, build_command, kernel_sweeps, kernel_wheel
 from dualdnn.conformance.bench.networks import networks
 from dualdnn.conformance.bench.rows import batch_training, rows
-from dualdnn.conformance.build_ahead import with_workspace
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import DOMAINS, operations
+from dualdnn.conformance.kernels import build_ahead, kernel_sweeps, kernel_wheel
+from dualdnn.conformance.kernels import command as build_command
+from dualdnn.conformance.kernels.build_ahead import with_workspace
+from dualdnn.conformance.kernels.warm_up import modules_of, with_room
 from dualdnn.conformance.suite.files import CASES, case_files
-from dualdnn.conformance.warm_up import modules_of, with_room
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"

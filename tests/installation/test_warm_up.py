@@ -13,8 +13,8 @@ from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.api.operations import ScaleTensor, SetTensor, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
-from dualdnn.conformance import build_ahead, warm_up
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.kernels import build_ahead, warm_up
 
 X = TensorSpec.packed(FLOAT, (1, 2, 3, 4))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.conformance import kernel_wheel
+from dualdnn.conformance.kernels import kernel_wheel
 
 FILE = Path(__file__).parents[2] / "examples" / "clients" / "run_pytorch.py"
 SPEC = importlib.util.spec_from_file_location("run_pytorch", FILE)

@@ -38,7 +38,7 @@ from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance.calls.miopen import activation, pooling, tensor
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.miopen_cases import DIMS, NAN, ONE_AND_ZERO, X, filled
+from dualdnn.conformance.suite.miopen_fixtures import DIMS, NAN, ONE_AND_ZERO, X, filled
 
 pytestmark = pytest.mark.ours
 

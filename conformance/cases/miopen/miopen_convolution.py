@@ -15,7 +15,7 @@ from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.specs import FLOAT, NCHW
 from dualdnn.conformance.calls.miopen import convolution, found, tensor
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.miopen_cases import DIMS, ONE_AND_ZERO, available, filled
+from dualdnn.conformance.suite.miopen_fixtures import DIMS, ONE_AND_ZERO, available, filled
 
 pytestmark = pytest.mark.ours
 

@@ -12,7 +12,7 @@ from dualdnn.api.miopen.status import BAD_PARM, NOT_IMPLEMENTED
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward, LRNSpec
 from dualdnn.conformance.calls.miopen import lrn, tensor
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.miopen_cases import DIMS, ONE_AND_ZERO, X, available, filled
+from dualdnn.conformance.suite.miopen_fixtures import DIMS, ONE_AND_ZERO, X, available, filled
 
 pytestmark = pytest.mark.ours
 

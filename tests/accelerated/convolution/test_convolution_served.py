@@ -33,8 +33,8 @@ from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, UINT8
-from dualdnn.conformance import build_ahead
 from dualdnn.conformance.cases.convolution.convolution_backward_data import gradient
+from dualdnn.conformance.kernels import build_ahead
 from dualdnn.conformance.trial import prepare
 
 

@@ -11,9 +11,9 @@ from dualdnn.accelerated.solver import SOLVER_FAMILIES
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import Unsupported
 from dualdnn.api.operations.specs import NCHW, NHWC
-from dualdnn.conformance import kernel_wheel
 from dualdnn.conformance.cases.convolution.convolution_backward_data import gradient as gradient_of_data
 from dualdnn.conformance.cases.convolution.convolution_backward_filter import gradient as gradient_of_filter
+from dualdnn.conformance.kernels import kernel_wheel
 
 GPU = replace(kernel_wheel.TARGETS["sm_90a"][1][0], multiprocessors=1)
 DEFAULT = {"math_type": cudnnMathType_t.CUDNN_DEFAULT_MATH}

@@ -26,8 +26,8 @@ from dualdnn.accelerated.solver import SOLVER_FAMILIES
 from dualdnn.api.operations import RNNBackwardData, RNNForward
 from dualdnn.api.operations.rnn.network import GRU, LSTM, TANH
 from dualdnn.api.operations.specs import FLOAT, HALF
-from dualdnn.conformance import kernel_wheel
 from dualdnn.conformance.bench.rnn_rows import forward, network, passes
+from dualdnn.conformance.kernels import kernel_wheel
 from dualdnn.conformance.trial import prepare
 
 KERNELS = Path(__file__).parent / "kernels"

@@ -13,7 +13,7 @@ from dualdnn.accelerated.runtime import choices
 from dualdnn.accelerated.runtime.choices import Choices
 from dualdnn.api.operations import ScaleTensor, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
-from dualdnn.conformance import kernel_wheel
+from dualdnn.conformance.kernels import kernel_wheel
 
 FIRST, SECOND = (ScaleTensor(scalar, TensorSpec.packed(FLOAT, (1, 1, 1, 1))) for scalar in (0.5, 0.25))
 GPU = "NVIDIA H200, MIG 1g"

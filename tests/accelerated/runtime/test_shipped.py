@@ -14,7 +14,7 @@ from dualdnn.accelerated.runtime import compiler, information, programs, shipped
 from dualdnn.accelerated.runtime.errors import DeviceUnavailable
 from dualdnn.accelerated.runtime.nvcc import FORMAT, Nvcc, ShippingNvcc
 from dualdnn.accelerated.runtime.sources import Kernel, Module, flatten, module
-from dualdnn.conformance import kernel_wheel
+from dualdnn.conformance.kernels import kernel_wheel
 
 TARGET, ARCHITECTURE = "sm_90a", "sm_90"
 MODULES = [

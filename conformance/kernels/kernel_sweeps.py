@@ -12,12 +12,12 @@ from typing import Any
 
 from dualdnn.api.operations import Operation
 
-from .bench import rows as r
-from .bench.attention_rows import forward as attention
-from .bench.attention_rows import gradients as attention_gradients
-from .bench.attention_rows import spec as attention_spec
-from .bench.convolution_rows import FORMATS, KINDS, Layer, convolution, data_gradient, filter_gradient
-from .bench.rnn_rows import GRU, LSTM, forward, inference, network, passes
+from ..bench import rows as r
+from ..bench.attention_rows import forward as attention
+from ..bench.attention_rows import gradients as attention_gradients
+from ..bench.attention_rows import spec as attention_spec
+from ..bench.convolution_rows import FORMATS, KINDS, Layer, convolution, data_gradient, filter_gradient
+from ..bench.rnn_rows import GRU, LSTM, forward, inference, network, passes
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 FEW_BATCHES = (1, 8, 32, 128)

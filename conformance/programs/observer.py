@@ -37,13 +37,13 @@ from dualdnn.reference import ReferenceBackend, judge
 from dualdnn.reference.entries import batch_of
 from dualdnn.reference.formulas import has_samples
 
-from .programs.asked import ASKED, Asked, NotTold
-from .programs.entries import EntriesWatch, chosen_of
-from .programs.findings import Findings, erratum, replayed
-from .programs.portion import Portion
-from .programs.watch import Watch, wants_sample
-from .recorded.model import Record, save_recording, status_of
-from .recorded.recorder import NOT_RECORDED, Recorder
+from ..recorded.model import Record, save_recording, status_of
+from ..recorded.recorder import NOT_RECORDED, Recorder
+from .asked import ASKED, Asked, NotTold
+from .entries import EntriesWatch, chosen_of
+from .findings import Findings, erratum, replayed
+from .portion import Portion
+from .watch import Watch, wants_sample
 
 Array = np.ndarray[Any, Any]
 # Among this many judged calls that keep contents, the last is judged with its whole batch, and so are weight gradients

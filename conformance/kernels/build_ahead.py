@@ -1,6 +1,6 @@
 """List the kernels to compile before anything calls them, and compile them in parallel, with progress.
 
-``dualdnn build`` (build_command.py) builds the modules of everything that is timed. For every family and data type, it also builds the kernels that take
+``dualdnn build`` (command.py) builds the modules of everything that is timed. For every family and data type, it also builds the kernels that take
 any shape. Modules that are specialised for a shape (a pooling window, strips of a depthwise convolution) and not timed
 are compiled on first use.
 """
@@ -48,12 +48,12 @@ from dualdnn.api.operations.rnn import RNNDataSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
-from .bench.attention_rows import attention_kinds
-from .bench.convolution_rows import Layer, convolution, data_gradient, filter_gradient
-from .bench.fused_rows import small_fused
-from .bench.rnn_rows import rnn_kinds
-from .bench.row import Convolution, Row
-from .bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler
+from ..bench.attention_rows import attention_kinds
+from ..bench.convolution_rows import Layer, convolution, data_gradient, filter_gradient
+from ..bench.fused_rows import small_fused
+from ..bench.rnn_rows import rnn_kinds
+from ..bench.row import Convolution, Row
+from ..bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 

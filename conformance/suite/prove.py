@@ -22,16 +22,16 @@ from dualdnn.api.document import functions
 from dualdnn.api.operations import Operation
 from dualdnn.api.status import BAD_PARAM, CHECKS, EXECUTION_FAILED, CudnnError
 
-from .breaks import HOWS, Border
-from .breaks.answers import SIZES
-from .breaks.border import is_filled, told
-from .breaks.memory import MEMORY_FAULTS, Judged
-from .breaks.proofs import CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, ClauseProofs, is_checked, of_part
-from .breaks.runs import Case
-from .breaks.siblings import of_siblings
-from .suite.evidence import EVIDENCE
-from .suite.items import id_of
-from .trial import Chain
+from ..breaks import HOWS, Border
+from ..breaks.answers import SIZES
+from ..breaks.border import is_filled, told
+from ..breaks.memory import MEMORY_FAULTS, Judged
+from ..breaks.proofs import CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, ClauseProofs, is_checked, of_part
+from ..breaks.runs import Case
+from ..breaks.siblings import of_siblings
+from ..trial import Chain
+from .evidence import EVIDENCE
+from .items import id_of
 
 # --- faults of calls: (result or None, error or None) -> the same; None where the fault has nothing to change ---
 

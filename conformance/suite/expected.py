@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dualdnn.api.files import write
 
-from .cases import present_id
+from ..cases import present_id
 
 REASON = "expected failure"  # reason of a known failure that no declared difference explains
 HEADING = """\

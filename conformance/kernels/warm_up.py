@@ -15,8 +15,8 @@ from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.listing import Listing, Module
 from dualdnn.api.operations import Operation, parse
 
+from ..replay.api_logs import Reader, read_log
 from .build_ahead import of_few_steps, with_workspace
-from .replay.api_logs import Reader, read_log
 
 
 def warm_up(what: str | Path | Iterable[Operation | str], device: str = "gpu", index: int = 0) -> int:
