@@ -21,8 +21,7 @@ import numpy as np
 from dualdnn.accelerated.plans import AlignedPlan, estimated_seconds, plan
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.api import cudnn
-from dualdnn.api.cudnn.convolution.algorithms import SEARCH
-from dualdnn.api.cudnn.convolution.gradient_algorithms import DATA_SEARCH, FILTER_SEARCH
+from dualdnn.api.cudnn.convolution.algorithms import DATA_SEARCH, FILTER_SEARCH, SEARCH
 from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.api.operations.specs import TensorSpec

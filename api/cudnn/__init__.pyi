@@ -2036,8 +2036,8 @@ def cudnnFindConvolutionBackwardDataAlgorithm(
 
     An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
     CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
-    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
-    ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
+    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c16); ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
     """
 
 class _cudnnFindConvolutionBackwardDataAlgorithmEx(NamedTuple):
@@ -2059,10 +2059,10 @@ def cudnnFindConvolutionBackwardDataAlgorithmEx(
 ) -> _cudnnFindConvolutionBackwardDataAlgorithmEx:
     """Do the same as cudnnFindConvolutionBackwardDataAlgorithm, on the caller's memory.
 
-    The search overwrites dx. Algorithms that need more workspace than given (NULL is 0 bytes) get the status ALLOC_FAILED.
-
-    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
-    (c20), memory that is too small. Source: 5.2.14.
+    The search overwrites dx. Algorithms that need more workspace than given (NULL is 0 bytes) get the status
+    ALLOC_FAILED.
+    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other,
+    requestedAlgoCount below 1 (c20), memory that is too small. Source: 5.2.14.
     """
 
 class _cudnnFindConvolutionForwardAlgorithm(NamedTuple):
@@ -2082,8 +2082,8 @@ def cudnnFindConvolutionForwardAlgorithm(
 
     An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
     CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
-    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
-    ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
+    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c16); ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
     """
 
 class _cudnnFindConvolutionForwardAlgorithmEx(NamedTuple):
@@ -2107,8 +2107,8 @@ def cudnnFindConvolutionForwardAlgorithmEx(
 
     The search overwrites y. Algorithms that need more workspace than given (NULL is 0 bytes) get the status
     ALLOC_FAILED.
-    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
-    (c20), memory that is too small. Source: 5.2.16.
+    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other,
+    requestedAlgoCount below 1 (c20), memory that is too small. Source: 5.2.16.
     """
 
 class _cudnnGetConvolution2dDescriptor(NamedTuple):
@@ -2207,8 +2207,8 @@ def cudnnGetConvolutionForwardAlgorithm_v7(
     """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
     Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
-    Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
-    Source: 5.2.23.
+    Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11),
+    requestedAlgoCount below 1 (c13). Source: 5.2.23.
     """
 
 def cudnnGetConvolutionForwardWorkspaceSize(
@@ -2221,8 +2221,8 @@ def cudnnGetConvolutionForwardWorkspaceSize(
 ) -> int:
     """Return the bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
 
-    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
-    does not support the problem (c11). Source: 5.2.24.
+    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the
+    algorithm does not support the problem (c11). Source: 5.2.24.
     """
 
 def cudnnGetConvolutionGroupCount(convDesc: ConvolutionDescriptor) -> int:
@@ -2483,8 +2483,8 @@ def cudnnFindConvolutionBackwardFilterAlgorithm(
 
     An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
     CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
-    Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1 (c17);
-    ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
+    Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c17); ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
     """
 
 class _cudnnFindConvolutionBackwardFilterAlgorithmEx(NamedTuple):
@@ -2506,10 +2506,10 @@ def cudnnFindConvolutionBackwardFilterAlgorithmEx(
 ) -> _cudnnFindConvolutionBackwardFilterAlgorithmEx:
     """Do the same as cudnnFindConvolutionBackwardFilterAlgorithm, on the caller's memory.
 
-    The search overwrites dw. Algorithms that need more workspace than given (NULL is 0 bytes) get the status ALLOC_FAILED.
-
-    Errors: BAD_PARAM for NULL (c16, c17, c19), descriptors that do not fit each other, requestedAlgoCount below 1
-    (c21), memory that is too small. Source: 6.2.10.
+    The search overwrites dw. Algorithms that need more workspace than given (NULL is 0 bytes) get the status
+    ALLOC_FAILED.
+    Errors: BAD_PARAM for NULL (c16, c17, c19), descriptors that do not fit each other,
+    requestedAlgoCount below 1 (c21), memory that is too small. Source: 6.2.10.
     """
 
 def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVariantParamPack) -> None:

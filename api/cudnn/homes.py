@@ -21,7 +21,12 @@ HOMES: dict[str, tuple[str, ...]] = {
         """,
         "attention_weights": "cudnnGetMultiHeadAttnBuffers cudnnGetMultiHeadAttnWeights",
         "convolution.algorithms": """
+            cudnnFindConvolutionBackwardDataAlgorithm cudnnFindConvolutionBackwardDataAlgorithmEx
+            cudnnFindConvolutionBackwardFilterAlgorithm cudnnFindConvolutionBackwardFilterAlgorithmEx
             cudnnFindConvolutionForwardAlgorithm cudnnFindConvolutionForwardAlgorithmEx
+            cudnnGetConvolutionBackwardDataAlgorithmMaxCount cudnnGetConvolutionBackwardDataAlgorithm_v7
+            cudnnGetConvolutionBackwardDataWorkspaceSize cudnnGetConvolutionBackwardFilterAlgorithmMaxCount
+            cudnnGetConvolutionBackwardFilterAlgorithm_v7 cudnnGetConvolutionBackwardFilterWorkspaceSize
             cudnnGetConvolutionForwardAlgorithmMaxCount cudnnGetConvolutionForwardAlgorithm_v7
             cudnnGetConvolutionForwardWorkspaceSize
         """,
@@ -37,13 +42,6 @@ HOMES: dict[str, tuple[str, ...]] = {
         "convolution.folded": "cudnnGetFoldedConvBackwardDataDescriptors",
         "convolution.forward": """
             cudnnConvolutionBiasActivationForward cudnnConvolutionForward cudnnIm2Col cudnnReorderFilterAndBias
-        """,
-        "convolution.gradient_algorithms": """
-            cudnnFindConvolutionBackwardDataAlgorithm cudnnFindConvolutionBackwardDataAlgorithmEx
-            cudnnFindConvolutionBackwardFilterAlgorithm cudnnFindConvolutionBackwardFilterAlgorithmEx
-            cudnnGetConvolutionBackwardDataAlgorithmMaxCount cudnnGetConvolutionBackwardDataAlgorithm_v7
-            cudnnGetConvolutionBackwardDataWorkspaceSize cudnnGetConvolutionBackwardFilterAlgorithmMaxCount
-            cudnnGetConvolutionBackwardFilterAlgorithm_v7 cudnnGetConvolutionBackwardFilterWorkspaceSize
         """,
         "convolution.gradients": "cudnnConvolutionBackwardBias",
         "ctc": "cudnnCTCLoss cudnnCTCLoss_v8 cudnnGetCTCLossWorkspaceSize cudnnGetCTCLossWorkspaceSize_v8",

@@ -161,13 +161,10 @@ def _structures(records: Mapping[str, type]) -> list[str]:
 
 
 def _records() -> dict[str, type]:
-    from dualdnn.api.cudnn.convolution import algorithms, gradient_algorithms
+    from dualdnn.api.cudnn.convolution import algorithms
 
-    return {
-        "cudnnConvolutionFwdAlgoPerf_t": algorithms.cudnnConvolutionFwdAlgoPerf_t,
-        "cudnnConvolutionBwdDataAlgoPerf_t": gradient_algorithms.cudnnConvolutionBwdDataAlgoPerf_t,
-        "cudnnConvolutionBwdFilterAlgoPerf_t": gradient_algorithms.cudnnConvolutionBwdFilterAlgoPerf_t,
-    }
+    searches = (algorithms.SEARCH, algorithms.DATA_SEARCH, algorithms.FILTER_SEARCH)
+    return {search.entry.__name__: search.entry for search in searches}
 
 
 def _annotation(text: object) -> str:

@@ -1,14 +1,39 @@
-"""Select a forward algorithm: workspace, heuristic ranking, measured ranking (5.2.15, 5.2.16, 5.2.22 to 5.2.24)."""
+"""Select an algorithm for a convolution or a gradient: workspace, expected ranking, measured ranking.
+
+One declaration makes the five calls of each direction. Sections 5.2.13 to 5.2.16 and 5.2.19 to 5.2.24 cover results and
+gradients of the input; 6.2.9, 6.2.10 and 6.2.12 to 6.2.14 cover gradients of the filter.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, Signature, cleandoc
+from typing import Any, NamedTuple
 
-from ...enumerations import cudnnConvolutionFwdAlgo_t, cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
+from ...document import functions
+from ...enumerations import (
+    cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnDeterminism_t,
+    cudnnMathType_t,
+    cudnnStatus_t,
+)
 from ...functions import documented
-from ...operations import ConvolutionForward
+from ...operations import ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionForward
 from ...status import INCORRECT_PARAMETER, NOT_SUPPORTED
 from ...support.convolution import TENSOR_OP_ALGORITHMS, Problem
+from ...support.convolution_gradients import (
+    DATA_TENSOR_OP_ALGORITHMS,
+    DATA_UNORDERED_ALGORITHMS,
+    FILTER_TENSOR_OP_ALGORITHMS,
+    FILTER_UNORDERED_ALGORITHMS,
+)
+from .backward_data import CLAUSES as DATA_CLAUSES
+from .backward_data import check_data_problem, check_data_support
+from .backward_filter import CLAUSES as FILTER_CLAUSES
+from .backward_filter import check_filter_problem, check_filter_support
 from .forward import CLAUSES, check_problem, check_support
 from .searches import Search
 
@@ -25,104 +50,219 @@ class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
     reserved: tuple[int, int, int] = (0, 0, 0)
 
 
-def _operation(problem, convolution, algorithm):
+class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
+    """Hold one result of a search (5.1.2.1)."""
+
+    algo: cudnnConvolutionBwdDataAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int] = (0, 0, 0)
+
+
+class cudnnConvolutionBwdFilterAlgoPerf_t(NamedTuple):
+    """Hold one result of a search (6.1.2.1)."""
+
+    algo: cudnnConvolutionBwdFilterAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int] = (0, 0, 0)
+
+
+def _forward(problem, convolution, algorithm):
     return ConvolutionForward(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.w, problem.y)
 
 
+def _data(problem, convolution, algorithm):
+    return ConvolutionBackwardData(convolution, algorithm, 0, 1.0, 0.0, problem.w, problem.y, problem.x)
+
+
+def _filter(problem, convolution, algorithm):
+    return ConvolutionBackwardFilter(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.y, problem.w)
+
+
 SEARCH = Search(
-    cudnnConvolutionFwdAlgo_t, TENSOR_OP_ALGORITHMS, (), _operation, check_problem, check_support,
+    cudnnConvolutionFwdAlgo_t, TENSOR_OP_ALGORITHMS, (), _forward, check_problem, check_support,
     cudnnConvolutionFwdAlgoPerf_t,
 )  # fmt: skip
-
-
-@documented(invalid={"handle": "c04"})
-def cudnnGetConvolutionForwardAlgorithmMaxCount(handle):
-    """Return the maximum number of results of cudnnFindConvolutionForwardAlgorithm and
-    cudnnGetConvolutionForwardAlgorithm_v7.
-
-    It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
-    Source: 5.2.22.
-    """
-    return SEARCH.most
-
-
-_W = "cudnnGetConvolutionForwardWorkspaceSize"
-WORKSPACE_CLAUSES = {
-    **CLAUSES, "output_rank": f"{_W}/c07", "filter_rank": f"{_W}/c07", "channels": f"{_W}/c09",
-    "data_types": f"{_W}/c08", "table": f"{_W}/c11",
-}  # fmt: skip
-
-
-@documented(invalid={"handle": "c06", "xDesc": "c06", "wDesc": "c06", "convDesc": "c06", "yDesc": "c06",
-                     "algo": ("c11", NOT_SUPPORTED)})  # fmt: skip
-def cudnnGetConvolutionForwardWorkspaceSize(handle, xDesc, wDesc, convDesc, yDesc, algo):
-    """Return the bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
-
-    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
-    does not support the problem (c11). Source: 5.2.24.
-    """
-    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    return SEARCH.workspace_bytes(handle, problem, algo, WORKSPACE_CLAUSES)
-
-
-_V7 = "cudnnGetConvolutionForwardAlgorithm_v7"
-V7_CLAUSES = {
-    **CLAUSES, "output_rank": f"{_V7}/c09", "filter_rank": f"{_V7}/c09", "channels": f"{_V7}/c11",
-    "data_types": f"{_V7}/c10",
-}  # fmt: skip
-
-
-@documented(invalid={"requestedAlgoCount": "c13", "*": "c08"})
-def cudnnGetConvolutionForwardAlgorithm_v7(handle, xDesc, wDesc, convDesc, yDesc, requestedAlgoCount):
-    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
-    Unsupported algorithms come last, with their status. Nothing is run: time is -1.
-
-    Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
-    Source: 5.2.23.
-    """
-    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    return SEARCH.ranked(handle, problem, requestedAlgoCount, f"{_V7}/c13", V7_CLAUSES)
-
-
-_FIND = "cudnnFindConvolutionForwardAlgorithm"
-
-
-@documented(invalid={"handle": "c12", "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": "c16", "*": "c13"})
-def cudnnFindConvolutionForwardAlgorithm(handle, xDesc, wDesc, convDesc, yDesc, requestedAlgoCount):
-    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
-    They run on temporary memory. Failed algorithms come last, with their status and the time -1.
-
-    An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
-    CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
-    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
-    ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
-    """
-    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    return SEARCH.measured(handle, problem, requestedAlgoCount, f"{_FIND}/c16", CLAUSES, f"{_FIND}/c17")
-
-
-_EX = "cudnnFindConvolutionForwardAlgorithmEx"
-
-
-@documented(
-    invalid={
-        "handle": "c15", "xDesc": "c16", "wDesc": "c16", "yDesc": "c16", "x": "c18", "w": "c18", "y": "c18",
-        "requestedAlgoCount": "c20", "workSpaceSizeInBytes": "c13",
-    }
+DATA_SEARCH = Search(
+    cudnnConvolutionBwdDataAlgo_t, DATA_TENSOR_OP_ALGORITHMS, DATA_UNORDERED_ALGORITHMS, _data, check_data_problem,
+    check_data_support, cudnnConvolutionBwdDataAlgoPerf_t,
 )  # fmt: skip
-def cudnnFindConvolutionForwardAlgorithmEx(
-    handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestedAlgoCount, workSpace, workSpaceSizeInBytes
-):
-    """Do the same as cudnnFindConvolutionForwardAlgorithm, on the caller's memory.
+FILTER_SEARCH = Search(
+    cudnnConvolutionBwdFilterAlgo_t, FILTER_TENSOR_OP_ALGORITHMS, FILTER_UNORDERED_ALGORITHMS, _filter,
+    check_filter_problem, check_filter_support, cudnnConvolutionBwdFilterAlgoPerf_t,
+)  # fmt: skip
 
-    The search overwrites y. Algorithms that need more workspace than given (NULL is 0 bytes) get the status
-    ALLOC_FAILED.
-    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
-    (c20), memory that is too small. Source: 5.2.16.
+
+@dataclass(frozen=True)
+class Selection:
+    """Declare what differs between the directions of the five calls that select an algorithm.
+
+    direction: is part of the calls' names. operands: names the tensors in the order of the arguments; the last is
+    written. clauses: are those of the computing call for descriptors that do not fit. sections: of MaxCount,
+    WorkspaceSize, _v7, Find and FindEx.
+    workspace_invalid: maps parameters of WorkspaceSize to clauses. workspace, ranked: replace some of ``clauses``.
+    workspace_errors, ranked_errors: describe the errors of a call.
+    ranked_count, ranked_null: are clauses of _v7 for a count below 1 and for other arguments.
+    measured: has the clauses of Find for the handle, other arguments, the count, and a lack of memory.
+    measured_on: has those of FindEx for the handle, descriptors, memory, the count, the output, and the workspace.
     """
-    problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
-    memory = {"x": x, "w": w, "y": y, "workSpace": workSpace}
-    unusable = {"memory": f"{_EX}/c18", "output": f"{_EX}/c10", "workSpace": f"{_EX}/c13"}
-    return SEARCH.measured_on(
-        handle, problem, requestedAlgoCount, f"{_EX}/c20", CLAUSES, memory, workSpaceSizeInBytes, unusable
-    )
+
+    direction: str
+    operands: tuple[str, str, str]
+    search: Search
+    clauses: Mapping[str, str]
+    sections: tuple[str, str, str, str, str]
+    workspace_invalid: Mapping[str, Any]
+    workspace: Mapping[str, str]
+    workspace_errors: str
+    ranked_null: str
+    ranked: Mapping[str, str]
+    ranked_count: str
+    ranked_errors: str
+    measured: tuple[str, str, str, str]
+    measured_on: tuple[str, str, str, str, str, str]
+
+
+def _call(name: str, invalid: Mapping[str, Any], **words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that makes the documented call ``name`` of a body. words: complete the body's docstring."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        body.__name__ = body.__qualname__ = name
+        body.__doc__ = cleandoc(body.__doc__ or "").format(**words)
+        parameters = [Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD) for p in functions()[name].arguments]
+        body.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        globals()[name] = documented(invalid=invalid)(body)
+        return body
+
+    return decorate
+
+
+def declare(of: Selection) -> None:
+    """Make the five calls of a direction."""
+    search, (first, second, result) = of.search, of.operands
+    computed = f"cudnnConvolution{of.direction}"
+    find, get = f"cudnnFindConvolution{of.direction}Algorithm", f"cudnnGetConvolution{of.direction}"
+    find_ex, ranked, sized = f"{find}Ex", f"{get}Algorithm_v7", f"{get}WorkspaceSize"
+
+    def problem_of(one, two, convolution, three):
+        specs = {name.removeprefix("d"): one.spec for name, one in zip(of.operands, (one, two, three), strict=True)}
+        return Problem(convolution.spec, **specs)
+
+    @_call(f"{get}AlgorithmMaxCount", {"handle": "c04"}, find=find, ranked=ranked, section=of.sections[0])
+    def max_count(handle):
+        """Return the maximum number of results of {find} and
+        {ranked}.
+
+        It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
+        Source: {section}.
+        """
+        return search.most
+
+    workspace_clauses = {**of.clauses, **{what: f"{sized}/{clause}" for what, clause in of.workspace.items()}}
+
+    @_call(sized, of.workspace_invalid, computed=computed, errors=of.workspace_errors, section=of.sections[1])
+    def workspace_size(handle, one, two, convolution, three, algo):
+        """Return the bytes of workspace that {computed} needs for these descriptors and this algorithm.
+
+        Errors: {errors}. Source: {section}.
+        """
+        return search.workspace_bytes(handle, problem_of(one, two, convolution, three), algo, workspace_clauses)
+
+    ranked_clauses = {**of.clauses, **{what: f"{ranked}/{clause}" for what, clause in of.ranked.items()}}
+    few_ranked = f"{ranked}/{of.ranked_count}"
+
+    @_call(
+        ranked, {"requestedAlgoCount": of.ranked_count, "*": of.ranked_null}, null=of.ranked_null,
+        errors=of.ranked_errors, count=of.ranked_count, section=of.sections[2],
+    )  # fmt: skip
+    def rank(handle, one, two, convolution, three, count):
+        """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
+        Unsupported algorithms come last, with their status. Nothing is run: time is -1.
+
+        Errors: BAD_PARAM for NULL ({null}), {errors},
+        requestedAlgoCount below 1 ({count}). Source: {section}.
+        """
+        return search.ranked(handle, problem_of(one, two, convolution, three), count, few_ranked, ranked_clauses)
+
+    no_handle, null, few, no_memory = of.measured
+
+    @_call(
+        find, {"handle": no_handle, "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": few, "*": null},
+        first=first, second=second, result=result, no_handle=no_handle, null=null, few=few, no_memory=no_memory,
+        section=of.sections[3],
+    )  # fmt: skip
+    def measure(handle, one, two, convolution, three, count):
+        """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
+        They run on temporary memory. Failed algorithms come last, with their status and the time -1.
+
+        An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
+        CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
+        Errors: BAD_PARAM for NULL ({no_handle}, {null}), descriptors that do not fit each other, requestedAlgoCount below 1
+        ({few}); ALLOC_FAILED without memory for {first}, {second} and {result} ({no_memory}). Source: {section}.
+        """
+        problem = problem_of(one, two, convolution, three)
+        return search.measured(handle, problem, count, f"{find}/{few}", of.clauses, f"{find}/{no_memory}")
+
+    no_handle_ex, undescribed, bad_memory, few_ex, bad_output, bad_workspace = of.measured_on
+    unusable = {"memory": bad_memory, "output": bad_output, "workSpace": bad_workspace}
+    unusable = {what: f"{find_ex}/{clause}" for what, clause in unusable.items()}
+
+    @_call(
+        find_ex,
+        {
+            "handle": no_handle_ex, **{f"{name}Desc": undescribed for name in of.operands},
+            **dict.fromkeys(of.operands, bad_memory), "requestedAlgoCount": few_ex, "workSpaceSizeInBytes": bad_workspace,
+        },
+        find=find, result=result, no_handle=no_handle_ex, undescribed=undescribed, bad_memory=bad_memory, few=few_ex,
+        section=of.sections[4],
+    )  # fmt: skip
+    def measure_on(handle, one, a, two, b, convolution, three, c, count, workspace, workspace_bytes):
+        """Do the same as {find}, on the caller's memory.
+
+        The search overwrites {result}. Algorithms that need more workspace than given (NULL is 0 bytes) get the status
+        ALLOC_FAILED.
+        Errors: BAD_PARAM for NULL ({no_handle}, {undescribed}, {bad_memory}), descriptors that do not fit each other,
+        requestedAlgoCount below 1 ({few}), memory that is too small. Source: {section}.
+        """
+        memory = {first: a, second: b, result: c, "workSpace": workspace}
+        problem = problem_of(one, two, convolution, three)
+        return search.measured_on(
+            handle, problem, count, f"{find_ex}/{few_ex}", of.clauses, memory, workspace_bytes, unusable
+        )
+
+
+declare(Selection(
+    "Forward", ("x", "w", "y"), SEARCH, CLAUSES, ("5.2.22", "5.2.24", "5.2.23", "5.2.15", "5.2.16"),
+    workspace_invalid={"handle": "c06", "xDesc": "c06", "wDesc": "c06", "convDesc": "c06", "yDesc": "c06",
+                       "algo": ("c11", NOT_SUPPORTED)},
+    workspace={"output_rank": "c07", "filter_rank": "c07", "channels": "c09", "data_types": "c08", "table": "c11"},
+    workspace_errors="BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the\n"
+    "algorithm does not support the problem (c11)",
+    ranked_null="c08", ranked={"output_rank": "c09", "filter_rank": "c09", "channels": "c11", "data_types": "c10"},
+    ranked_count="c13", ranked_errors="ranks (c09), data types (c10), channels (c11)",
+    measured=("c12", "c13", "c16", "c17"), measured_on=("c15", "c16", "c18", "c20", "c10", "c13"),
+))  # fmt: skip
+declare(Selection(
+    "BackwardData", ("w", "dy", "dx"), DATA_SEARCH, DATA_CLAUSES, ("5.2.19", "5.2.21", "5.2.20", "5.2.13", "5.2.14"),
+    workspace_invalid={"algo": ("c08", NOT_SUPPORTED)}, workspace={"channels": "c06", "data_types": "c07"},
+    workspace_errors="those of cudnnConvolutionBackwardData; channels that differ are c06, data types c07 here",
+    ranked_null="c08", ranked={"channels": "c09", "data_types": "c10"}, ranked_count="c11",
+    ranked_errors="channels (c09), data types (c10), other descriptors that do not fit each other",
+    measured=("c12", "c13", "c16", "c17"), measured_on=("c15", "c16", "c18", "c20", "c10", "c13"),
+))  # fmt: skip
+declare(Selection(
+    "BackwardFilter", ("x", "dy", "dw"), FILTER_SEARCH, FILTER_CLAUSES,
+    ("6.2.12", "6.2.14", "6.2.13", "6.2.9", "6.2.10"),
+    workspace_invalid={"algo": ("c07", NOT_SUPPORTED)}, workspace={"channels": "c05", "data_types": "c06"},
+    workspace_errors="those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here",
+    ranked_null="c07", ranked={"channels": "c08", "data_types": "c09"}, ranked_count="c10",
+    ranked_errors="channels (c08), data types (c09), other descriptors that do not fit each other",
+    measured=("c13", "c14", "c17", "c18"), measured_on=("c16", "c17", "c19", "c21", "c08", "c14"),
+))  # fmt: skip

@@ -44,7 +44,7 @@ class Search:
     operation: Callable[[Problem, ConvolutionSpec, Any], Any]
     check_problem: Callable[[Problem, Mapping[str, str]], None]
     check_support: Callable[[Problem, Any, Mapping[str, str]], None]
-    entry: Callable[..., Any]
+    entry: type
 
     @property
     def most(self) -> int:
