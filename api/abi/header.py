@@ -215,7 +215,7 @@ def _performances() -> Iterator[str]:
 def _functions() -> Iterator[str]:
     for function in functions().values():
         types = HEADER_TYPES.get(function.name, {})
-        declared = ", ".join(_parameter(p, types.get(p.name, p.ctype)) for p in function.parameters)
+        declared = ", ".join(declaration(p, types.get(p.name, p.ctype)) for p in function.parameters)
         yield f"{_result(function)}CUDNNWINAPI {function.name}({declared or 'void'});"
 
 
@@ -232,6 +232,7 @@ def _result(function: Function) -> str:
     return "cudnnStatus_t " if found == "int" else f"{found} ".replace("* ", "*")
 
 
-def _parameter(parameter: Parameter, ctype: str) -> str:
+def declaration(parameter: Parameter, ctype: str) -> str:
+    """Return the declaration of a parameter in C."""
     arrays = ctype.count("[]")
     return f"{ctype.replace('[]', '').strip()} {parameter.name}{'[]' * arrays}".replace("* ", "*")

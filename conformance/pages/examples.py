@@ -1,4 +1,4 @@
-"""Find calls to copy in the programs under examples/ and in the guides."""
+"""Find calls to copy in the programs under examples/, in the guides and in the cases of the suite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("examples/c/*.c", "examples/*/*.py", "docs/*.md")  # the first place with a call counts
+# The first place with a call counts.
+PLACES = ("examples/c/*.c", "examples/*/*.py", "docs/*.md", "conformance/cases/*.py", "conformance/cases/*/*.py")
 LINES = 12  # lines of an excerpt
 
 

@@ -8,6 +8,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from dualdnn.api.abi.c_types import RESULTS
+from dualdnn.api.abi.header import declaration
 from dualdnn.api.document import Parameter, functions
 from dualdnn.api.document.errata import Erratum, errata
 from dualdnn.api.miopen.document import functions as miopen_functions
@@ -16,8 +18,8 @@ from dualdnn.api.support import convolution, convolution_gradients
 from ..differences import DIFFERENCES
 from .evidence import Evidence, of_subject
 from .examples import example_of
-from .speed import speeds
-from .tolerance import tolerances
+from .speed import solvers_of
+from .tolerance import samples_of, tolerances
 
 LIBRARIES = {
     "ops_infer": "Operations, inference", "ops_train": "Operations, training", "cnn_infer": "Convolutions, inference",
@@ -84,14 +86,23 @@ def _parameters(name: str) -> Sequence[Parameter]:
 
 def _signature(name: str) -> str:
     parameters = _parameters(name)
-    if not parameters:
-        return ""
-    returned = "miopenStatus_t" if name.startswith("miopen") else "cudnnStatus_t"
-    declared = ",\n".join(f"    {p.ctype.rstrip()} {p.name}" for p in parameters)
+    if name not in functions() and not parameters:
+        return ""  # It is a type.
+    returned = RESULTS.get(name, "miopenStatus_t" if name.startswith("miopen") else "cudnnStatus_t")
+    declared = ",\n".join(f"    {declaration(p, p.ctype)}" for p in parameters)
+    declared = f"\n{declared}" if declared else "void"
+    text = f"## Signature\n\n```c\n{returned} {name}({declared});\n```\n\n{_in_python(name)}"
     rows = [(f"`{p.name}`", p.direction, p.memory, "yes" if p.nullable else "no", _length(p)) for p in parameters]
-    return f"## Signature\n\n```c\n{returned} {name}(\n{declared});\n```\n\n" + table(
-        ("parameter", "direction", "memory", "may be NULL", "length or type"), rows
-    )
+    head = ("parameter", "direction", "memory", "may be NULL", "length or type")
+    return f"{text}\n\n{table(head, rows)}" if rows else text
+
+
+def _in_python(name: str) -> str:
+    """Return the call in Python, which returns what C writes to the host."""
+    passed = ", ".join(p.name for p in _parameters(name) if not p.is_returned)
+    returned = ", ".join(p.name for p in _parameters(name) if p.is_returned)
+    call = f"{'miopen' if name.startswith('miopen') else 'cudnn'}.{name}({passed})"
+    return f"In Python:\n\n```python\n{returned + ' = ' if returned else ''}{call}\n```"
 
 
 def _length(parameter: Parameter) -> str:
@@ -179,18 +190,18 @@ def _differences(name: str) -> str:
 
 
 def _speed(name: str) -> str:
-    measured = speeds().get(name.removeprefix("cudnn"))
-    if not measured:
-        return ""
-    rows = [(f"`{s}`", str(count), f"{ratio:.2f}") for s, (count, ratio) in measured["solvers"].items()]
-    return (
-        f"## Solvers and speed\n\n{measured['source']}. Times of the best baseline over ours: above 1 this library is faster.\n\n"
-        + table(("solver", "rows", "geometric mean"), rows)
-    )
+    source, solvers = solvers_of(name)
+    rows = [(f"`{s}`", *((str(one[0]), f"{one[1]:.2f}") if one else ("", ""))) for s, one in solvers.items()]
+    note = f"{source}. Times of the best baseline over ours: above 1 this library is faster." if source else ""
+    note = note or "No benchmark of drawn layers has measured these solvers."
+    return f"## Solvers and speed\n\n{note}\n\n{table(('solver', 'rows', 'geometric mean'), rows)}" if rows else ""
 
 
 def _example(name: str) -> str:
-    found = example_of(name)
+    found, samples = example_of(name), samples_of(name)
+    if found is None and samples:
+        sample = next(iter(samples.values()))
+        return f"## Example\n\nThis makes and judges a call:\n\n```sh\ndualdnn conformance --operation '{sample}'\n```"
     if found is None:
         return ""
     path, line, text = found

@@ -27,18 +27,22 @@ def _samples() -> Mapping[str, Operation]:
     return {name: parse(text) for name, text in tomllib.loads(table)["samples"].items()}
 
 
+def samples_of(function: str) -> dict[str, Operation]:
+    """Return the samples of a function's operations, by name."""
+    return {name: operation for name, operation in _samples().items() if function_of(type(operation)) == function}
+
+
 def tolerances(function: str) -> Iterator[tuple[str, ...]]:
     """Yield (sample, output, its type, arithmetic, allowed error, sharper rule) for the outputs of a function.
 
     The allowed error is the largest bound over the largest result, in roundoffs of the arithmetic. Outputs that read the
     reserve space of an earlier call are left out: in a sample it holds noise.
     """
-    for name, operation in _samples().items():
-        if function_of(type(operation)) == function:
-            for output, (bound, largest), rule in _judged(operation):
-                kind = "" if output in operation.raw else _name(operation.tensor(output).data_type)
-                error = f"{bound / largest:.3g}" if bound else "0"
-                yield name, f"`{output}`", kind, _name(operation.compute_type), error, rule
+    for name, operation in samples_of(function).items():
+        for output, (bound, largest), rule in _judged(operation):
+            kind = "" if output in operation.raw else _name(operation.tensor(output).data_type)
+            error = f"{bound / largest:.3g}" if bound else "0"
+            yield name, f"`{output}`", kind, _name(operation.compute_type), error, rule
 
 
 def _judged(operation: Operation) -> Iterator[tuple[str, tuple[float, float], str]]:

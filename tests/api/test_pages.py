@@ -30,7 +30,7 @@ def test_every_function_has_a_page_that_declares_its_parameters():
     assert len(BOTH) == 258 + 53
     for name, function in BOTH.items():
         text = page(name)
-        assert text.startswith(f"# {name}\n"), name
+        assert text.startswith(f"# {name}\n") and f" {name}(" in text and "In Python:" in text, name
         assert all(f"| `{p.name}` | {p.direction} | {p.memory} |" in text for p in function.parameters), name
 
 
@@ -42,8 +42,15 @@ def test_a_page_says_how_results_are_judged():
     )
     assert "| ScaleTensor | `y` | FLOAT | FLOAT | 0 | rounded once |" in page("cudnnScaleTensor")
     computing = {function_of(kind) for kind in implemented()} & pages.subjects().keys()  # Other tests add operations.
-    without = {name for name in computing if "## Tolerance" not in page(name)}
-    assert without == {"cudnnMultiHeadAttnBackwardWeights", "cudnnRNNBackwardWeights_v8"}
+
+    def without(section):
+        return {name for name in computing if f"## {section}\n" not in page(name)}
+
+    assert without("Tolerance") == {"cudnnMultiHeadAttnBackwardWeights", "cudnnRNNBackwardWeights_v8"}
+    others = {"cudnnFusedOpsExecute", "cudnnReorderFilterAndBias", "cudnnSetDropoutDescriptor"}
+    assert without("Formula") == others | {"cudnnBackendExecute"} & computing
+    assert without("Solvers and speed") | without("Example") == set()
+    assert "drawn layers, 20" in page("cudnnRNNBackwardData_v8")  # The operation has another name.
 
 
 def test_every_clause_stands_on_one_page():
