@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -27,6 +28,7 @@ LIBRARIES = {
     "adv_train": "Sequences and attention, training", "backend": "Backend graphs", "miopen": "MIOpen porting guide",
     "this_edition": "Levels of reproducibility, of this edition alone",
 }  # fmt: skip
+COLUMNS = 100  # characters of a line of code that a page shows without scrolling
 # function -> rows of its support tables
 SUPPORT = {
     "cudnnConvolutionForward": convolution.ROWS,
@@ -102,7 +104,8 @@ def _in_python(name: str) -> str:
     passed = ", ".join(p.name for p in _parameters(name) if not p.is_returned)
     returned = ", ".join(p.name for p in _parameters(name) if p.is_returned)
     call = f"{'miopen' if name.startswith('miopen') else 'cudnn'}.{name}({passed})"
-    return f"In Python:\n\n```python\n{returned + ' = ' if returned else ''}{call}\n```"
+    text = textwrap.fill(f"{returned} = {call}" if returned else call, COLUMNS, subsequent_indent="    ")
+    return f"In Python:\n\n```python\n{text}\n```"
 
 
 def _length(parameter: Parameter) -> str:
