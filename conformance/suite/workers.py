@@ -37,6 +37,7 @@ STOPPED_SECONDS = 1.0  # seconds between two looks at a stopped worker
 COPY_SECONDS = 0.2  # seconds, wait for copies of the process, made by a call, to end
 HANGS = "Timeout ("  # beginning of what faulthandler writes before it ends a process
 LOST = "ended its device, and the process with it"
+INTERRUPTED = threading.Event()
 FOLDER = "conformance-workers"  # key of a worker's input: the folder of its file
 
 
@@ -211,6 +212,15 @@ def _copies() -> int:
     return found
 
 
+def _hear_interrupts() -> None:
+    """Note an interrupt of this process instead of raising an exception, which would end the whole run.
+
+    The controlling process answers Ctrl-C.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda *_: INTERRUPTED.set())
+
+
 class Watched:
     """Write the clauses of a worker's case to its file, and end the process if a case takes too long or loses its device."""
 
@@ -233,6 +243,8 @@ class Watched:
 
         A library may take as long as a case.
         """
+        if any(map(foreign_path, self.subjects)):
+            _hear_interrupts()
         for name in filter(foreign_path, self.subjects):
             self._begin([], self.seconds)
             opened(name)
@@ -260,7 +272,7 @@ class Watched:
 
 
 def _process_kept(item: pytest.Item) -> Iterator[None]:
-    """Note that a foreign subject forked, changed the arithmetic, or closed standard output or error; undo this.
+    """Note that a foreign subject forked, interrupted its process, changed the arithmetic, or closed standard output or error; undo this.
 
     The result of the phase has this in addition to the case's own failure.
     """
@@ -269,6 +281,7 @@ def _process_kept(item: pytest.Item) -> Iterator[None]:
         yield
         return
     before = {number: (os.fstat(number), os.dup(number)) for number in (1, 2)}
+    INTERRUPTED.clear()
     yield
     changed = [str(number) for number, (status, _) in before.items() if not same_file(number, status)]
     for number, (_, copy) in before.items():
@@ -276,6 +289,8 @@ def _process_kept(item: pytest.Item) -> Iterator[None]:
             os.dup2(copy, number)
         os.close(copy)
     said = [f"closed descriptor {' and '.join(changed)} of its process"] if changed else []
+    if INTERRUPTED.is_set():
+        said.append("interrupted its process")
     if arithmetic.is_changed():
         arithmetic.restore()
         said.append("changed how its process rounds, or made subnormal numbers 0")

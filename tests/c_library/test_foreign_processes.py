@@ -22,6 +22,7 @@ DEEDS = {
     "copy": "fork()",
     "leave": "if (fork() == 0) { sleep(90); _exit(0); } for (;;) pause()",
     "stop": "raise(SIGSTOP)",
+    "interrupt": "raise(SIGINT)",
     "nap": "sleep(4)",
     "round": "fesetround(FE_UPWARD)",
     "scribble": 'for (int n = 3; n < 64; n++) write(n, "\\0\\xff" "Agarbage garbage", 18)',
@@ -39,6 +40,8 @@ FINDINGS = {
         "kill", "library/test_activation_descriptor_round_trip", "ended the process by signal 9 (SIGKILL)"),
     "cudnnSetReduceTensorDescriptor": (
         "hang", "reduce_tensor/test_settings_are_read_back", "did not return within 12.0 seconds"),
+    "cudnnSetFilter4dDescriptor": (
+        "interrupt", "filter_descriptors/test_4d[CUDNN_DATA_BFLOAT16-CUDNN_TENSOR_NCHW]", "interrupted its process"),
     "cudnnSetLRNDescriptor": (
         "close", "normalization_lrn/test_set_and_get[values0]", "closed descriptor 1 and 2 of its process"),
     "cudnnSetConvolution2dDescriptor": (
@@ -138,7 +141,7 @@ def test_damage_to_the_process_is_a_finding_of_the_running_case(findings, functi
     deed, name, said = FINDINGS[function]
     found = next(case for case in cases if case.id == name)
     assert found.outcome == "failed" and found.clauses and said in found.message
-    if deed in ("close", "fork", "round"):  # The process goes on, and the call's answer fails the case.
+    if deed in ("close", "fork", "interrupt", "round"):  # The process goes on, and the call's answer fails the case.
         assert f"{function}: CUDNN_STATUS_NOT_SUPPORTED" in found.message
 
 
