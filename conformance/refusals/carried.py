@@ -10,7 +10,14 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionMode_t,
+    cudnnDataType_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnReorderType_t,
+)
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC, vector_length
 from dualdnn.api.status import CudnnError, cudnnStatus_t
@@ -19,6 +26,8 @@ from ..calls.caller import Caller, function_of
 from ..trial import prepare
 from . import FOLDER, Refusal, read
 
+# Enumerators on which no table of support depends.
+OPTIONS = (cudnnConvolutionMode_t, cudnnMathType_t, cudnnNanPropagation_t, cudnnActivationMode_t, cudnnReorderType_t)
 FURTHEST = 16  # elements by which a change may lengthen or shorten a drawn dimension
 REFUSALS = tuple(cudnnStatus_t[f"CUDNN_STATUS_{name}"] for name in ("BAD_PARAM", "NOT_SUPPORTED", "INVALID_VALUE"))
 
@@ -72,12 +81,15 @@ def kinds(value: Any, kind: Any) -> list[Any]:
 def _comparable(row: Refusal, drawn: Any) -> bool:
     """Return whether the rule that a row shows is also one for a drawn operation.
 
-    What fits together may depend on the types if one of them changes. What is supported depends on every enumerator
-    and on the numbers of dimensions.
+    What fits together may depend on the types if one of them changes. What is supported depends on the algorithm, the
+    types and formats, and the numbers of dimensions.
     """
     if row.status == cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED:
         ranks = ([spec.rank for spec in kinds(one, TensorSpec)] for one in (row.accepted, drawn))
-        return kinds(row.accepted, Enum) == kinds(drawn, Enum) and next(ranks) == next(ranks)
+        of_tables = (
+            [one for one in kinds(each, Enum) if not isinstance(one, OPTIONS)] for each in (row.accepted, drawn)
+        )
+        return next(of_tables) == next(of_tables) and next(ranks) == next(ranks)
     types = kinds(row.accepted, cudnnDataType_t)
     return types in (kinds(row.refused, cudnnDataType_t), kinds(drawn, cudnnDataType_t))
 
@@ -142,9 +154,9 @@ def _tensor(right: TensorSpec, wrong: TensorSpec, drawn: TensorSpec, others: lis
     if dims[1] % vector_length(wrong.data_type):
         raise NotCarried
     for axis, (now, was) in enumerate(zip(dims, drawn.dims, strict=True)):
-        if now != was and (
-            now < 1 or abs(now - was) > FURTHEST or any(now in one.dims[axis : axis + 1] for one in others)
-        ):
+        # A dimension that became 1, or that of another tensor, may fit.
+        fits = now < 2 or any(now in one.dims[axis : axis + 1] for one in others)
+        if now != was and (fits or abs(now - was) > FURTHEST):
             raise NotCarried
     if wrong.data_type != right.data_type or dims != drawn.dims:
         return TensorSpec.packed(wrong.data_type, dims, NHWC if drawn.strides[1] == 1 else NCHW)
