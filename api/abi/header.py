@@ -6,6 +6,7 @@ They compile as C and as C++.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .. import enumerations
@@ -235,4 +236,5 @@ def _result(function: Function) -> str:
 def declaration(parameter: Parameter, ctype: str) -> str:
     """Return the declaration of a parameter in C."""
     arrays = ctype.count("[]")
-    return f"{ctype.replace('[]', '').strip()} {parameter.name}{'[]' * arrays}".replace("* ", "*")
+    kind = re.sub(r"(?<=\w)\*", " *", ctype.replace("[]", "")).strip()
+    return f"{kind} {parameter.name}{'[]' * arrays}".replace("* ", "*")

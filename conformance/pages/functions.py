@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -158,6 +159,11 @@ def _tolerance(name: str) -> str:
 
 
 def _support(name: str) -> str:
+    """Return the support table of a convolution; its searches and its query of a workspace refer to it."""
+    for computed in SUPPORT:
+        asks = computed.replace("cudnn", "cudnn(Find|Get)") + "(Algorithm|AlgorithmEx|Algorithm_v7|WorkspaceSize)"
+        if re.fullmatch(asks, name):
+            return f"## Support\n\nThe table of [{computed}]({computed}.md) says which algorithms serve."
     rows = [
         (
             ", ".join(a.name.removeprefix("CUDNN_CONVOLUTION_") for a in row.algorithms),
@@ -175,7 +181,7 @@ def _support(name: str) -> str:
 
 
 def _says(one: Erratum, name: str) -> bool:
-    return any(name in text for text in (one.question, one.decision, one.evidence))
+    return any(re.search(rf"\b{name}\b", text) for text in (one.question, one.decision, one.evidence))
 
 
 def _errata(name: str) -> str:
