@@ -119,6 +119,11 @@ def at_level(device: Any, reproducible: str) -> Any:
     return seen.get(reproducible) or seen.setdefault(reproducible, DeviceAtLevel(device, reproducible))
 
 
+def at_any_level(device: Any) -> Any:
+    """Return the device for launches whose fallbacks give the same bits, so that every level allows them."""
+    return device.device if isinstance(device, DeviceAtLevel) else device
+
+
 def level_of(device: Any) -> str:
     """Return the level for which plans on a device are made."""
     return str(getattr(device, "reproducible", RUN))
@@ -172,6 +177,13 @@ def unreached(operation: Any, reproducible: str, order: Order) -> Unsupported:
     """Return the error for a call that no solver can compute in the order of its level."""
     text = f"reproducible is {reproducible!r}, and no solver that serves adds in its order, {order}: {operation}"
     return Unsupported(UNREACHED, text)
+
+
+def unbuilt(reproducible: str, reason: Exception) -> Unsupported:
+    """Return the error for a call whose order needs a kernel that cannot be had."""
+    return Unsupported(
+        UNREACHED, f"reproducible is {reproducible!r}, and no solver that adds in its order has its kernels: {reason}"
+    )
 
 
 def require_no_fallback(kernel: str, device: Any) -> None:

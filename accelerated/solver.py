@@ -22,7 +22,7 @@ from dualdnn.api.operations import Operation, Unsupported, replay
 from dualdnn.api.operations.backend import RUN
 
 from .plans import SOLVER_FAMILIES, AlignedPlan, Launch, Plan
-from .reproducible import Order, canonical_operation, level_of, undeclared, unreached
+from .reproducible import Order, canonical_operation, level_of, unbuilt, undeclared, unreached
 from .runtime import fallbacks
 from .runtime.compiler import build_together, is_built, module
 from .runtime.device import is_only_built, only_built
@@ -214,7 +214,7 @@ class SolverFamily(Generic[P]):
         device = problem.device
         if obstacle := device.obstacle():
             missing = NotBuilt(f"{missing}: {obstacle}")
-            other = self._first_built(self._others(chosen, problem), missing)[0]
+            other = self._first_built(problem, self._others(chosen, problem), missing)[0]
             fallbacks.note(chosen.name, other.solver, str(missing))
             return other
         if not device.waits_for_kernels:
@@ -222,7 +222,7 @@ class SolverFamily(Generic[P]):
             others = (found for found in self._others(chosen, problem) if found[0].workspace_bytes(found[1]) <= room)
             made = None
             with contextlib.suppress(NotBuilt):
-                made = self._first_built(others, missing)[0]
+                made = self._first_built(problem, others, missing)[0]
             if made:
                 tasks = [device.compile_in_background(module) for module in self._modules(chosen, problem)]
                 return MeanwhilePlan(made, lambda: self._plan_by(self.solver(problem), problem), tasks, chosen.name)
@@ -248,11 +248,12 @@ class SolverFamily(Generic[P]):
             yield from ((other, known) for other in sorted(others, key=seconds.__getitem__))
 
     def _first_built(
-        self, candidates: Iterable[tuple[Solver[P], P]], missing: NotBuilt | None = None
+        self, problem: P, candidates: Iterable[tuple[Solver[P], P]], missing: NotBuilt | None = None
     ) -> tuple[Plan, int]:
         """Return the first plan whose modules are compiled, and its workspace in bytes.
 
-        Raises NotBuilt, with the module that was missing first, where there is no such plan.
+        Raises NotBuilt, with the module that was missing first, where there is no such plan, or Unsupported above level
+        RUN.
         """
         for solver, known in candidates:
             try:
@@ -260,7 +261,9 @@ class SolverFamily(Generic[P]):
                     return self._plan_by(solver, known), solver.workspace_bytes(known)
             except NotBuilt as error:
                 missing = missing or error
-        raise NotBuilt(f"{missing}, and every other solver needs a module that is missing, too")
+        missing = NotBuilt(f"{missing}, and every other solver needs a module that is missing, too")
+        level = level_of(problem.device)
+        raise missing if level == RUN or is_only_built() else unbuilt(level, missing)
 
     def _unaligned(self, problem: P) -> P:
         return self.problem(problem.operation, problem.device, aligned=False)
@@ -303,14 +306,17 @@ class SolverFamily(Generic[P]):
         """
         needed = self.enough(self.problem(operation, device))
         for other in _with_another_beta(operation):
-            with contextlib.suppress(Unsupported):  # No solver adds it in the order of the level, so it is refused.
+            with contextlib.suppress(Unsupported, NotBuilt):  # Its level refuses it, or its kernels cannot be had.
                 needed = max(needed, self.enough(self.problem(other, device)))
         return needed
 
     def enough(self, problem: P, only: str | None = None) -> int:
         """Return the workspace in bytes of the plan of a problem, including its fallback for unaligned operands."""
         if problem.device.obstacle():
-            return max(self._workspace_of_built(known) for known in (problem, self._unaligned(problem)))
+            needed = self._workspace_of_built(problem, only)
+            with contextlib.suppress(Unsupported, NotBuilt):  # Operands that are not aligned are refused when called.
+                needed = max(needed, self._workspace_of_built(self._unaligned(problem)))
+            return needed
         chosen = self.solver(problem, only)
         needed = chosen.workspace_bytes(problem)
         if problem.aligned and (chosen.alignment(problem) or chosen.apart(problem)):
@@ -318,9 +324,9 @@ class SolverFamily(Generic[P]):
                 needed = max(needed, self.enough(self._unaligned(problem)))
         return needed
 
-    def _workspace_of_built(self, problem: P) -> int:
-        chosen = self.solver(problem)
-        return self._first_built(itertools.chain([(chosen, problem)], self._others(chosen, problem)))[1]
+    def _workspace_of_built(self, problem: P, only: str | None = None) -> int:
+        chosen = self.solver(problem, only)
+        return self._first_built(problem, itertools.chain([(chosen, problem)], self._others(chosen, problem)))[1]
 
     def estimated_seconds(self, operation: Operation, device: Any) -> float:
         """Return the estimated seconds of an operation by the solver that serves it."""

@@ -13,6 +13,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, packed_strides
 from ..plans import BackgroundLaunch, Extent, Launch, fields_of, pointers
 from ..primitives.geometry import FastDivmod, blocks
 from ..records import Record, Where
+from ..reproducible import at_any_level
 from .pointwise import Layout, chain_arguments, pointwise_launch, stages
 from .problem import STORED, WIDTH, GraphProblem
 from .statistics import Division, statistics_launches
@@ -100,10 +101,13 @@ def _compiled(
     fallback: Any,
     alignment: Sequence[int],
 ) -> Any:
-    """Return the launch of a kernel. The fallback serves until it is compiled, and where it cannot be compiled."""
-    function = problem.device.optional_function(SOURCE, kernel, definitions)
+    """Return the launch of a kernel. The fallback, which gives the same bits, serves until it is compiled, and where it
+    cannot be compiled.
+    """
+    device = at_any_level(problem.device)
+    function = device.optional_function(SOURCE, kernel, definitions)
     launch = Launch(function, arguments, fallback.operands, grid, (THREADS, 1, 1))
-    return BackgroundLaunch(problem.device, (SOURCE, definitions), kernel, launch, fallback, alignment)
+    return BackgroundLaunch(device, (SOURCE, definitions), kernel, launch, fallback, alignment)
 
 
 class Successive:

@@ -146,6 +146,15 @@ def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(family, dev
     assert family.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
 
 
+@pytest.mark.parametrize("jit", ["", "off"])
+def test_the_workspace_of_a_solver_named_by_the_caller_suffices(family, device, monkeypatch, jit):
+    """The knob of a graph's engine names a solver."""
+    compiler.build(Module(family.solvers[0].source), device.architecture)
+    family.solvers[1].workspace = 64
+    monkeypatch.setenv("DUALDNN_JIT", jit)
+    assert [family.enough(Problem(OPERATION, device), name) for name in ("fast", "slow")] == [0, 64]
+
+
 def test_a_query_of_a_solver_does_not_wait_for_its_kernel(family, device, monkeypatch):
     """A solver may have to query its kernel, for example for the number of clusters that fit the device."""
     asks = lambda problem: bool(family.solvers[0].launches(problem))  # noqa: E731

@@ -102,7 +102,8 @@ def test_a_missing_kernel_of_a_chain_is_compiled(backend, monkeypatch):
     "dims, order", [((4, 16, 32, 32), LAST), ((4, 3, 96, 96), None)], ids=["channels last", "channels first"]
 )
 def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
-    """A second launch adds the sums of segments. Until the kernel is compiled, two other launches give the same y."""
+    """A second launch adds the sums of segments. Until the kernel is compiled, two other launches give the same bits,
+    so that every level of reproducibility allows them."""
     nodes, outputs = layer(dims, order), (1, dims[1], 1, 1)
     sums = GenStatsNode(
         SUM_SQSUM, FLOAT, nodes[-1].y, tensor(7, outputs), tensor(8, outputs, strides=(3 * dims[1], 3, 3, 3))
@@ -118,13 +119,11 @@ def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
     launch = plan.steps[0][0]
     for name, value in {"function": None, "refused": True}.items():
         monkeypatch.setattr(launch, name, value)
-    other = run(backend, plan, operation, contents)
-    assert other["tensor_4"] == found["tensor_4"] and other["tensor_2"] == found["tensor_2"]
+    assert run(backend, plan, operation, contents) == found
     y = np.frombuffer(found["tensor_4"], np.float16).astype(np.float64)
     y = y.reshape(-1, dims[1]).T if order else y.reshape(dims[0], dims[1], -1).swapaxes(0, 1).reshape(dims[1], -1)
-    for result in (found, other):
-        assert np.allclose(np.frombuffer(result["tensor_7"], np.float32), y.sum(1), rtol=1e-5)
-        assert np.allclose(np.frombuffer(result["tensor_8"], np.float32)[::3], (y * y).sum(1), rtol=1e-5)
+    assert np.allclose(np.frombuffer(found["tensor_7"], np.float32), y.sum(1), rtol=1e-5)
+    assert np.allclose(np.frombuffer(found["tensor_8"], np.float32)[::3], (y * y).sum(1), rtol=1e-5)
 
 
 def test_large_aligned_chains_are_compiled(backend):
