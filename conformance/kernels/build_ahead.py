@@ -45,7 +45,7 @@ from dualdnn.api.operations import (
     TransformTensor,
 )
 from dualdnn.api.operations.rnn import RNNDataSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, SCALAR_BYTES, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
 from ..bench.attention_rows import attention_kinds
@@ -53,7 +53,7 @@ from ..bench.convolution_rows import Layer, convolution, data_gradient, filter_g
 from ..bench.fused_rows import small_fused
 from ..bench.rnn_rows import rnn_kinds
 from ..bench.row import Convolution, Row
-from ..bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler
+from ..bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler, softmax
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 
@@ -96,7 +96,12 @@ CLOSED: dict[str, dict[str, Iterable[Any]]] = {
     **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
 }
 # Any shape may need the modules of a source with one more definition, but for modules with certain others.
-ADDED = {"convolution/implicit_gemm/tma.cu": (("DIVIDED", "1"), {"FACTORS", "STATISTICS"})}
+FUSED = {"DIVIDED", "FACTORS", "FILTERS_MN_MAJOR", "JOINED", "MAPPED", "MERGED", "STATISTICS"}
+ADDED = {
+    "convolution/implicit_gemm/tma.cu": (
+        ("DIVIDED", {"FACTORS", "STATISTICS"}), ("FACTORS", FUSED), ("STATISTICS", FUSED),
+    )
+}  # fmt: skip
 # These sources take longest and are compiled first, so that the last module does not keep all cores waiting.
 LONGEST = (
     "convolution/implicit_gemm/fp32.cu",
@@ -109,6 +114,8 @@ LONGEST = (
 # These solvers launch the kernels of a step repeatedly; only STEPS steps of them are planned.
 STEP_BY_STEP, STEPS = {"rnn.recurrence", "rnn.gradient"}, 4
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
+# Clusters of two or eight blocks share these rows. The larger tensors are loaded with another policy.
+LONG_ROWS = ((256, 96 * 1024), (400, 96 * 1024), (100, 512 * 1024))  # rows, and bytes of each
 GENERIC_SHAPES = ((3, 5, 7, 9), (2, 8, 6, 6), (64, 64, 56, 56), (1, 4096, 1, 1), (4096, 4, 1, 1))
 FEW_CHANNELS = tuple((2, channels, *size) for channels in (1, 2, 3, 4, 8) for size in ((7, 9), (128, 128)))
 WINDOWS = range(1, 17)  # channels of a window of LRN
@@ -152,10 +159,9 @@ def wanted_modules(device: Any) -> list[Module]:
 def closed(module: Module) -> Iterator[Module]:
     """Yield a module, and its variants by the definitions in CLOSED and ADDED."""
     source, definitions = module
-    if source in ADDED:
-        added, others = ADDED[source]
+    for added, others in ADDED.get(source, ()):
         if not others.intersection(name for name, _ in definitions):
-            yield source, tuple(sorted({*definitions, added}))
+            yield source, tuple(sorted({*definitions, (added, "1")}))
     free = CLOSED.get(source, {})
     for values in product(*free.values()):
         chosen = dict(zip(free, map(str, values), strict=True))
@@ -214,6 +220,7 @@ def kinds(device: Any) -> Iterator[Operation]:
                 yield operation
     yield from conversions()
     yield from reductions()
+    yield from strided_rows()
     yield from small_groups()
     yield from small_fused()
     yield from filters_and_matrices()
@@ -238,6 +245,8 @@ def generic_kinds() -> Iterator[Operation]:
     """
     windows = [lrn(n, backward, beta) for n, backward, beta in product(WINDOWS, (False, True), (0.75, 0.5))]
     samplers = [sampler(False), sampler(True)]
+    for backward, (count, nbytes), data_type in product((False, True), LONG_ROWS, TYPES):
+        yield softmax("INSTANCE", backward)(data_type, (count, nbytes // SCALAR_BYTES[data_type], 1, 1), "nchw")
     for make in (*windows, *samplers, *(make for make, _ in OPERATIONS.values())):
         shapes = FEW_CHANNELS if make in samplers else GENERIC_SHAPES[:1] if make in windows else GENERIC_SHAPES
         for dims, data_type, layout in product(shapes, TYPES, LAYOUTS):
@@ -253,6 +262,13 @@ def reductions() -> Iterator[ReduceTensor]:
         for result, compute in {(data_type, FLOAT), (FLOAT, FLOAT), (data_type, DOUBLE)}:
             spec = replace(made.reduction, compute_type=compute)
             yield replace(made, reduction=spec, C=replace(made.C, data_type=result))
+
+
+def strided_rows() -> Iterator[Operation]:
+    """Yield softmax over a few and more channels, whose planes hold vectors of every width."""
+    shapes = product((3, 20), ((7, 9), (5, 6), (6, 6)), TYPES, (False, True))
+    for channels, size, data_type, backward in shapes:
+        yield softmax("CHANNEL", backward)(data_type, (2, channels, *size), "nchw")
 
 
 def small_groups() -> Iterator[Operation]:

@@ -30,8 +30,9 @@ from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
 
 from . import build_ahead, kernel_sweeps
+from .bench.rows import rows
 from .build_ahead import Module, Progress
-from .warm_up import modules_of, with_room
+from .warm_up import modules_at_levels, modules_of, with_room
 
 LARGEST_WHEEL = 30_000_000  # bytes
 
@@ -65,6 +66,10 @@ TARGETS: dict[str, tuple[str, tuple[StandIn, ...]]] = {
     "sm_100f": ("sm100", (StandIn("sm_100", 148, 232448),)),
 }
 BUILT = "dualdnn build"  # name of the part that is not a sweep; each part is listed in its own process
+# Other parts have the same modules at all levels of reproducibility.
+WITH_LEVELS = {BUILT, "recurrent_networks"}
+# These folders have a generic kernel that gives the same bits as their kernels for certain shapes.
+SAME_BITS = ("dropout/", "pooling/")
 # These modules multiply with networks, GPUs and batches, so only the first GPU of a target is planned.
 FIRST_ALONE = {"recurrent_networks"}
 
@@ -72,8 +77,14 @@ FIRST_ALONE = {"recurrent_networks"}
 def listed(gpu: StandIn, part: str) -> list[Module]:
     """Return the modules of one part: of ``dualdnn build`` or of a sweep."""
     if part == BUILT:
-        return build_ahead.wanted_modules(gpu)
-    return modules_of((with_room(operation, gpu) for operation in kernel_sweeps.PARTS[part]()), gpu)
+        operations = [*build_ahead.timed(gpu, rows()), *build_ahead.kinds(gpu)]
+        found = build_ahead.wanted_modules(gpu)
+    else:
+        operations = [with_room(operation, gpu) for operation in kernel_sweeps.PARTS[part]()]
+        found = modules_of(operations, gpu)
+    if part not in WITH_LEVELS:
+        return found
+    return [*found, *(made for made in modules_at_levels(operations, gpu) if not made[0].startswith(SAME_BITS))]
 
 
 def wanted_modules(target: str, jobs: int | None = None) -> list[Module]:

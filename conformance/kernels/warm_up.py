@@ -6,14 +6,17 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from dualdnn.accelerated.plans import plan
+from dualdnn.accelerated.reproducible import at_level
 from dualdnn.accelerated.runtime.compiler import build_together, is_built, module
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.listing import Listing, Module
-from dualdnn.api.operations import Operation, parse
+from dualdnn.api.operations import Operation, Unsupported, parse
+from dualdnn.api.operations.backend import BATCH, DEVICE
 
 from ..replay.api_logs import Reader, read_log
 from .build_ahead import of_few_steps, with_workspace
@@ -41,6 +44,17 @@ def modules_of(operations: Iterable[Operation], device: Any) -> list[Module]:
     listing = Listing(device)
     for operation in operations:
         plan(operation, listing)
+    return list(listing.modules)
+
+
+def modules_at_levels(operations: Iterable[Operation], device: Any) -> list[Module]:
+    """Return the modules of the plans of operations at each level of reproducibility that does not refuse them."""
+    listing = Listing(device)
+    levels = (at_level(listing, level) for level in (BATCH, DEVICE))
+    distinct = {seen.multiprocessors: seen for seen in levels}  # They decide what else a level plans with.
+    for operation, seen in product(operations, distinct.values()):
+        with contextlib.suppress(Unsupported):
+            plan(with_room(operation, seen), seen)
     return list(listing.modules)
 
 

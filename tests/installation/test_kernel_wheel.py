@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import product
 from pathlib import Path
 
 import pytest
 from dualdnn import __version__
 from dualdnn.accelerated.plans import AlignedPlan, Launch, plan
+from dualdnn.accelerated.reproducible import at_level, level_of
 from dualdnn.accelerated.runtime import fallbacks, shipped
 from dualdnn.accelerated.runtime.errors import CompileError, NotBuilt
 from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.sources import KERNELS, flatten, module
+from dualdnn.api.operations import Unsupported
+from dualdnn.api.operations.backend import BATCH, DEVICE, RUN
+from dualdnn.conformance import bits
 from dualdnn.conformance.bench.networks import networks
 from dualdnn.conformance.bench.rows import batch_training, rows
+from dualdnn.conformance.cases.reproducible import EVERY_ALONE, EVERY_OVER
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import DOMAINS, operations
 from dualdnn.conformance.kernels import build_ahead, kernel_sweeps, kernel_wheel
@@ -33,6 +40,8 @@ SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 MODULES = [(SOURCE, (("COMPUTE", "float"), ("ELEMENT", element))) for element in ("float", "half", "double")]
 H100 = kernel_wheel.TARGETS["sm_90a"][1][0]
 SMALL = kernel_wheel.TARGETS["sm_80"][1][1]  # the GPU with the least shared memory that wheels serve
+# Above level RUN, LRN and recurrent networks add in the order of kernels for their windows and sizes.
+MAY_BE_REFUSED = {"normalization", "rnn"}
 GUARDED = re.compile(r"#if [^\n]*__CUDA_ARCH__ >= 900.*?#endif", re.DOTALL)
 
 
@@ -59,6 +68,16 @@ def of_small():
         patch.setattr(Launch, "__init__", begin)
         patch.setattr(build_ahead, "Listing", Launched)
         return build_ahead.wanted_modules(SMALL), too_large
+
+
+@pytest.fixture(scope="module")
+def of_h100():
+    """Return the modules of some parts of the wheel for H100."""
+    return {
+        module
+        for part in (kernel_wheel.BUILT, "convolutions", "depthwise_convolution", "multi_head_attention")
+        for module in kernel_wheel.listed(H100, part)
+    }
 
 
 @pytest.fixture
@@ -196,13 +215,32 @@ class Offline(Launched):
             raise NotBuilt(f"{source} {definitions}")
         return super().function(source, kernel, definitions)
 
+    function_when_ready = function
+
+    def optional_function(self, *wanted):
+        with contextlib.suppress(NotBuilt):
+            return self.function(*wanted)
+
+
+def refusal(operation, device):
+    """Return why a level refuses an operation; empty where it is planned, for unaligned operands, too."""
+    try:
+        made = plan(with_workspace(operation, device), device)
+    except Unsupported as error:
+        return str(error)
+    if isinstance(made, AlignedPlan):
+        with contextlib.nullcontext() if level_of(device) == RUN else contextlib.suppress(Unsupported):
+            made.fallback()
+    return ""
+
 
 @pytest.mark.parametrize("family", DOMAINS)
-def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, tmp_path, monkeypatch, caplog):
+def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, of_h100, tmp_path, monkeypatch, caplog):
     """The wheel lacks modules for some operations. A generic solver of their family serves these, also for unaligned
-    operands, and logs it."""
+    operands, and logs it. A level refuses a call only if none has the order of its sums."""
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
-    device, solvers = Offline(SMALL, of_small[0]), set()
+    fallbacks._noted.clear()
+    wheels = Offline(SMALL, of_small[0]), Offline(H100, of_h100)
 
     @seed(4)
     @settings(
@@ -210,17 +248,26 @@ def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, t
     )
     @given(operations(DOMAINS[family]))
     def look(drawn):
-        for operation in drawn.steps:
-            made = plan(with_workspace(operation, device), device)
-            if isinstance(made, AlignedPlan):
-                made.fallback()
-            solvers.add(made.solver)
+        for operation, device in product(drawn.steps, wheels):
+            assert not refusal(operation, device)
+            seen = at_level(device, DEVICE)
+            if reason := refusal(operation, seen):
+                lacks = family in MAY_BE_REFUSED and "has its kernels" in reason
+                assert lacks or refusal(operation, at_level(Listing(device.device), DEVICE))
 
     look()
-    assert solvers
     assert {note.split(" instead")[0] for note in fallbacks.notes()} == {
         record.getMessage().split(" serves")[0] for record in caplog.records if "serves instead" in record.getMessage()
     }
+
+
+@pytest.mark.parametrize("level", [BATCH, DEVICE])
+def test_without_a_compiler_a_level_takes_what_it_takes_with_one(level, of_h100):
+    """The wheel has the kernels whose order a level asks for in its cases, for a few images."""
+    wheel, compiled = Offline(H100, of_h100), Listing(H100)
+    for name, operation in {**EVERY_ALONE, **EVERY_OVER}.items():
+        operation = bits.with_images(operation, bits.IMAGES) if name in EVERY_ALONE else operation
+        assert not refusal(operation, at_level(wheel, level)) or refusal(operation, at_level(compiled, level)), name
 
 
 def test_kernels_that_are_empty_without_wgmma_are_planned_on_9_x_alone():
