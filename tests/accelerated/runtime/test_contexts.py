@@ -127,6 +127,26 @@ second.launch(bytes(8), (1,), (32,)); use(); print(other.name, current(), fake.f
     assert run(program) == ["Fake 1 0x1007 3"]
 
 
+@pytest.mark.parametrize("run", ["the driver"], indirect=True)
+def test_a_second_process_measures_no_time_again(run, tmp_path):
+    """Each level of reproducibility has its own times."""
+    program = """
+from types import SimpleNamespace as Made
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.api.operations import ScaleTensor, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
+backend, asked = AcceleratedBackend("gpu", "LEVEL"), []
+backend.prepare = lambda _: Made(plan=Made(steps=[]), recorded=lambda _: Made(work=0), bound=lambda _: (None, True))
+backend._seconds = lambda *_: asked.append(1) or 0.25
+found = backend.algorithm_time(ScaleTensor(0.5, TensorSpec.packed(FLOAT, (1, 1, 1, 1))), [], None)
+print(found, len(asked))
+"""
+    levels = ("run", "run", "batch", "run")
+    printed = [run(program.replace("LEVEL", level), DUALDNN_CACHE=str(tmp_path)) for level in levels]
+    assert printed == [["250.0 1"], ["250.0 0"], ["250.0 1"], ["250.0 0"]]
+    assert [path.name for path in (tmp_path / "choices").iterdir()] == ["Fake-0.txt"]
+
+
 def test_a_context_of_the_caller_is_adopted(run):
     """A current context of the same GPU is adopted, made by PyCUDA or not; a context of another GPU is not."""
     made = "import pycuda.driver as cuda; cuda.init(); context = cuda.Device(0).make_context()"
