@@ -102,7 +102,7 @@ lint: $(BIN)/.ready
 # sm_100f needs nvcc 12.9 or later; binaries of a 12.x run on drivers from 525 on, those of a 13.x from 580 on
 WHEELS ?= sm_80 sm_90a sm_100f
 kernel-wheels: $(BIN)/.ready ## compiled kernels for a release, in wheels/; goes on where it was stopped, needs nvcc and no GPU
-	for target in $(WHEELS); do $(BIN)/dualdnn build --wheel --arch $$target --jobs $(JOBS) --out wheels || exit; done
+	for target in $(WHEELS); do $(BIN)/dualdnn build --wheel --arch $$target --jobs $(JOBS) $(addprefix --choices ,$(wildcard reports/choices/*.txt)) --out wheels || exit; done
 
 stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/python -m dualdnn.conformance.pages.stubs
