@@ -29,8 +29,8 @@ from dualdnn.accelerated.runtime.compiler import built_at
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
 
+from ..bench.rows import rows
 from . import build_ahead, kernel_sweeps
-from .bench.rows import rows
 from .build_ahead import Module, Progress
 from .warm_up import modules_at_levels, modules_of, with_room
 

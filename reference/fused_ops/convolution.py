@@ -117,7 +117,7 @@ def convolution_statistics(
     if operation.ySum is not None:
         over, unit = (0, *range(2, value.ndim)), PRECISION[operation.compute_type][0]
         size, count = np.abs(value), value.size // value.shape[1]
-        open_ = (open_ | _beyond(operation, operation.y, value, error)).any(over, keepdims=True)
+        open_ = np.any(open_ | _beyond(operation, operation.y, value, error), over, keepdims=True)
         apart = error + _units(operation, operation.y) * size
         doubled = 2 * size * apart + unit * apart**2
 
