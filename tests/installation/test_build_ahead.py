@@ -13,10 +13,10 @@ from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import KERNELS
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
-from dualdnn.conformance import build_ahead, build_command
 from dualdnn.conformance.bench.rows import pooling, rows
 from dualdnn.conformance.command_line import main
-from dualdnn.conformance.convolution_kinds import convolutions
+from dualdnn.conformance.kernels import build_ahead, command
+from dualdnn.conformance.kernels.convolution_kinds import convolutions
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_the_bar_counts_to_the_end(monkeypatch, capsys):
     modules = [("ctc/loss.cu", (("ELEMENT", element),)) for element in ("float", "double", "half")]
     monkeypatch.setattr(build_ahead, "wanted_modules", lambda device: modules)
     monkeypatch.setattr(build_ahead, "compile_all", compile_all)
-    assert build_command.run(SimpleNamespace(device="emulated", jobs=1, k="", wheel=False, arch=None, log=None)) == 0
+    assert command.run(SimpleNamespace(device="emulated", jobs=1, k="", wheel=False, arch=None, log=None)) == 0
     shown = capsys.readouterr().err
     assert f"[{'#' * 30}] 3 of 3" in shown and "3 modules for emulated" in shown
 
