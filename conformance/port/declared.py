@@ -30,6 +30,7 @@ _CALLED = re.compile(
 )  # This is the type of a function, or of a pointer to one.
 _LISTED = re.compile(r"\(([^()]*)\) ?>?$")  # the parameters of such a type
 _GIVEN = ("init_declarator", "declaration")  # The second one stands in a condition: ``if (auto s = f())``.
+_PROTOTYPES = ("declaration", "field_declaration", "type_definition", "alias_declaration")
 _DECLARATIONS = frozenset(
     {
         "declaration",
@@ -340,13 +341,18 @@ class Declared(Expressions):
             "lambda_expression",
             "template_declaration",
         )
+        listed = None
         while around is not None and around.type not in scopes:
+            if listed is not None and around.type in _PROTOTYPES:
+                return listed.start_byte, listed.end_byte
+            listed = around if around.type == "parameter_list" else listed
             around = around.parent
         return (around.start_byte, around.end_byte) if around is not None else (0, self.root.end_byte)
 
 
 def _copied(known: Any) -> Any:
-    return set(known) if isinstance(known, set) else {name: copy(value) for name, value in known.items()}
+    is_nested = isinstance(known, dict) and isinstance(next(iter(known.values()), None), dict | set | list)
+    return {name: copy(value) for name, value in known.items()} if is_nested else copy(known)
 
 
 def _enumerators(text: bytes) -> Iterator[tuple[str, str]]:

@@ -77,6 +77,7 @@ IN_C = [
     ("status = 3", "status = miopenStatusBadParm"),
     ("if (status == 0) g()", "if (status == 0) g()"),
     ("{ int t; t = 2; }", "{ int t; t = 2; }"),
+    ("x = 2", "x = 2"),  # The parameter of a prototype is no variable of the file.
     ("n = 2", "n = 2"),
 ]
 C = """struct S {{ cudnnDataType_t type; int n; }};
