@@ -89,7 +89,7 @@ def _ported(found: Sequence[Source], level: str, jobs: int) -> Iterator[PortedFi
     """Port every file, in order. Two passes are needed, because a name that the tree defines itself is not
     cuDNN's."""
     paths = [source.path for source in found]
-    headers = Headers(paths, table(level).types)
+    headers = Headers(paths, level)
     pieces = max(1, len(paths) // (8 * jobs))
     if len(paths) <= FILES_OF_ONE_PROCESS or jobs == 1:
         own = frozenset().union(*map(_own_names, paths))

@@ -59,6 +59,7 @@ SHARED: dict[str, type[dict[Any, Any] | set[Any]]] = {
     "templates": set,  # They have a parameter of an integer type.
     "sizes": dict,  # (record, member) -> sizes
     "constructed": set,  # (class, member) that a constructor sets, and (class, b"") of classes with a constructor
+    "macro_arguments": dict,
     "generic": dict,  # function -> place, name and beginning of the scope of each parameter whose type is deduced
 }
 
@@ -66,10 +67,12 @@ SHARED: dict[str, type[dict[Any, Any] | set[Any]]] = {
 class Declared(Expressions):
     """Hold what one file of C declares: variables with their scopes, fields, functions, templates, aliases, macros of numbers.
 
-    macro_arguments: what the body of a macro takes its arguments as, by their places. A variable of an integer type, or ``auto``, that is given a value of an enumeration type *carries* that type.
+    macro_arguments: what the body of a macro takes its arguments as, by their places. A variable of an integer type, or
+    ``auto``, that is given a value of an enumeration type *carries* that type.
     """
 
     comparing: dict[bytes, str]
+    macro_arguments: dict[bytes, dict[int, str]]
     taken: dict[str, list[str]]
     types: set[str]
     templates: set[bytes]
@@ -100,7 +103,9 @@ class Declared(Expressions):
         self.constants |= dict(_enumerators(text))
         for macro in _MACRO_OF_NAME.finditer(text):
             self.aliases[macro[1].decode()] = bare(macro[2].decode())
-        self.macro_arguments: dict[bytes, dict[int, str]] = outer.macro_arguments if outer else {}
+        self.macro_arguments = (
+            outer.macro_arguments if outer else self.macro_arguments
+        )  # The file's is that of its bodies.
         # These are the name and the arguments of the macro whose body this is.
         self.macro, self.places = b"", dict[bytes, int]()
         self.carried = {}
@@ -109,6 +114,8 @@ class Declared(Expressions):
                 self._alias(node)
             elif node.type == "template_declaration":
                 self._template(node)
+            elif node.type == "enumerator":
+                self.macros.add(node.child_by_field_name("name").text)
             elif node.type in _DECLARATIONS:
                 self._declaration(node)
             elif node.type == "field_initializer" and len(code(node)) > 1 and code(code(node)[1]):

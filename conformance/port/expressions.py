@@ -118,9 +118,9 @@ class Expressions:
     def bare(self, text: str) -> str:
         """Return the name of a type without qualifiers, aliases followed."""
         name, seen = bare(text), set[str]()
-        while name in self.aliases and name not in seen:
+        while (known := name if name in self.aliases else name.rpartition(" ")[2]) in self.aliases and name not in seen:
             seen.add(name)
-            name = self.aliases[name]
+            name = self.aliases[known]
         return name
 
     def _variable(self, name: bytes, at: int) -> tuple[int, int, str, int] | None:
@@ -289,7 +289,9 @@ class Expressions:
         if node.type == "call_expression" and (callee := self.callee(node)) is not None:
             result = self._result(callee, node.start_byte) or self.type_of(node)
             return (result, False) if result in self.kinds else ("", False)
-        name = node.text.decode("utf-8", "replace").rpartition("::")[2]
+        owner, _, name = node.text.decode("utf-8", "replace").rpartition("::")
+        if owner and (member := self.records.get(bare(owner), {}).get(name.encode(), ("", 0)))[0] in self.kinds:
+            return member[0], False
         if (
             node.type in ("identifier", "qualified_identifier", "type_identifier")
             and (found := KIND_OF_NAME.get(name, self.constants.get(name, ""))) in self.kinds

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .declared import EVERYWHERE, SHARED, Declared
-from .rewriting import HEADER, called, nodes, parser
+from .forms import table
+from .rewriting import HEADER, called, declarations, parser
 from .tree import read
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*(?:include|include_next|import)[ \t]*(["<][^">\n]+[">])', re.M)
@@ -17,8 +18,8 @@ MAX_DEPTH = 200  # headers that include each other, as in GCC
 class Headers:
     """Reads each header once. An include is looked for beside its file, and among the ends of the paths to port."""
 
-    def __init__(self, paths: Iterable[Path], kinds: Iterable[str]) -> None:
-        self.kinds = frozenset(kinds)
+    def __init__(self, paths: Iterable[Path], level: str) -> None:
+        self.level = level
         self.named: dict[str, list[Path]] = {}
         self.known: dict[Path, Declared | None] = {}
         for path in paths:
@@ -54,8 +55,7 @@ class Headers:
                 return None
             outer = self.of(path, text, depth + 1)
             if outer is not None or b"cudnn" in text.lower():
-                root = parser("cuda").parse(text).root_node
-                self.known[path] = Declared(root, text, list(nodes(root)), self.kinds, called, outer)
+                self.known[path] = declarations(str(path), text, table(self.level), outer)
         return self.known[path]
 
 

@@ -49,6 +49,13 @@ def port_c(
     return _CFile(path, text, table, own_names).port(outer)
 
 
+def declarations(path: str, text: bytes, table: Table, outer: Declared | None) -> Declared:
+    """Return what a header declares, also how the bodies of its macros take their arguments."""
+    file = _CFile(path, text, table, frozenset())
+    file.port(outer)
+    return file.declared
+
+
 class _CFile:
     def __init__(self, path: str, text: bytes, table: Table, own_names: frozenset[str]) -> None:
         self.table, self.own_names = table, own_names

@@ -118,6 +118,7 @@ CARRIED = [
     ("for (auto each : all) if (each == 2) g()", "for (auto each : all) if (each == miopenHalf) g()"),
     ("std::pair<cudnnDataType_t, int> both; if (both.first == 2 && both.second == 2) g()", "std::pair<miopenDataType_t, int> both; if (both.first == miopenHalf && both.second == 2) g()"),
     ("if (numbered[t] == 2 || keyed[t] == 2) g()", "if (numbered[t] == miopenHalf || keyed[t] == 2) g()"),
+    ("if (K::type == 2 && B::type == 2) g()", "if (K::type == miopenHalf && B::type == 2) g()"),
     ("if (a.type == 2 && b.type == 2) g()", "if (a.type == miopenHalf && b.type == 2) g()"),
     ("A both[] = {{(cudnnDataType_t)2, 2}}", "A both[] = {{(miopenDataType_t)miopenHalf, 2}}"),
     ("t = static_cast<decltype(a.type)>(2)", "t = static_cast<decltype(a.type)>(miopenHalf)"),
@@ -137,7 +138,7 @@ CARRYING = """#define IS_BAD(s) ((s) == 8)
 cudnnStatus_t call(); using Alias = cudnnDataType_t; cudnnStatus_t (*pointer)(cudnnHandle_t *); void take(int n);
 std::map<cudnnDataType_t, int> keyed; std::map<int, cudnnDataType_t> numbered; std::map<int, std::string> names; std::vector<cudnnDataType_t> all;
 template <int T> struct Of {{}}; struct A {{ cudnnDataType_t type; int n; }}; extern A a; struct B {{ int type; }} b; using Number = int; int count();
-struct C {{ cudnnDataType_t get() const; }} c, *pc;
+struct C {{ cudnnDataType_t get() const; }} c, *pc; struct K {{ static constexpr cudnnDataType_t type = CUDNN_DATA_HALF; }};
 #define SUM(x) ((x) + 1)
 #define HALF CUDNN_DATA_HALF
 void f(cudnnDataType_t t, cudnnDataType_t other, cudnnDataType_t *p, cudnnStatus_t status, int n, int *numbers, cudnnConvolutionFwdAlgoPerf_t *perf) {{ {}; }}
@@ -343,14 +344,16 @@ def test_a_type_means_the_same_in_each_file_of_a_tree(tmp_path, capsys):
     """A header in another folder, one that includes another, and itself, tells what numbers and zeros mean."""
     for name, text in {
         "include/base.h": '#include "state.h"\n#include <cudnn.h>\ntypedef cudnnDataType_t kind_t;\n#define KIND kind_t\n#define AS_INT(x) ((int)(x))\n',
-        "include/state.h": '#include "base.h"\nstruct S { int n; KIND t; }; void take(kind_t t); extern cudnnActivationMode_t mode; typedef void (*taker)(kind_t);\n',
+        "include/state.h": '#include "base.h"\nstruct S { int n; KIND t; }; void take(kind_t t); extern cudnnActivationMode_t mode; typedef void (*taker)(kind_t);\n'
+        "#define SET(n, t) do { take(t); } while (0)\n",
         "src/client.c": "#include <state.h>\nstatic KIND zero;\nvoid f(struct S *s, taker other) {\n"
-        "  struct S made = {1, 2}; take(2); other(2); s->t = 2; mode = 1; if (AS_INT(s->t) == 2) s->n = s->t;\n}\n",
+        "  struct S made = {1, 2}; take(2); other(2); s->t = 2; mode = 1; if (AS_INT(s->t) == 2) s->n = s->t;\n  SET(2, 2);\n}\n",
     }.items():
         tmp_path.joinpath(name).parent.mkdir(exist_ok=True)
         tmp_path.joinpath(name).write_text(text)
     assert command_line.main(["port", str(tmp_path), "--in-place"]) == 1
-    assert tmp_path.joinpath("src/client.c").read_text().splitlines()[3] == (
+    after = tmp_path.joinpath("src/client.c").read_text().splitlines()
+    assert after[4] == "  SET(2, miopenHalf);" and after[3] == (
         "  struct S made = {1, miopenHalf}; take(miopenHalf); other(miopenHalf); s->t = miopenHalf; mode = miopenActivationRELU;"
         " if (AS_INT(s->t) == miopenHalf) s->n = s->t;"
     )
@@ -467,6 +470,8 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
         ("cudnnSetActivationDescriptor(a, n, CUDNN_PROPAGATE_NAN, 0)", "n is a number of cudnnActivationMode_t"),
         ("cudnnSetActivationDescriptor(a, 1 + 1, CUDNN_PROPAGATE_NAN, 0)", "1 + 1 is a number of cudnnActivationMode_t"),
         ("cudnnSetActivationDescriptor(a, MODE, CUDNN_PROPAGATE_NAN, 0)", "MODE is a number of cudnnActivationMode_t"),
+        ("enum { MINE = 1 }; cudnnSetActivationDescriptor(a, MINE, CUDNN_PROPAGATE_NAN, 0)", "MINE is a number of cudnnActivationMode_t"),
+        ("struct A { using Kind = cudnnDataType_t; }; auto k = static_cast<A::Kind>(n)", "n is a number of cudnnDataType_t"),
         ("cudnnSetActivationDescriptor(a, 77, CUDNN_PROPAGATE_NAN, 0)", "the number 77 is no cudnnActivationMode_t"),
         ("x = (cudnnStatus_t)8", "CUDNN_STATUS_EXECUTION_FAILED, which has no counterpart"),
         ("y = table[CUDNN_DATA_FLOAT]", "CUDNN_DATA_FLOAT stands for its number"),
