@@ -81,7 +81,7 @@ def test_specialised_modules_are_those_of_what_is_timed(listed, wanted):
     assert {source for source, _ in specialised} == {
         "attention/online_tma.cu", "attention/gradients_tma.cu",
         "convolution/depthwise/depthwise.cu", "convolution/filter_gradient/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu",
-        "pooling/max_backward/max_backward.cu", "softmax/staged.cu",
+        "pooling/max_backward/max_backward.cu",
         "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_generic.cu", "normalization/lrn_channels.cu", "dropout/dropout.cu",
         "normalization/batch_nhwc/batch_nhwc.cu", "normalization/batch_nhwc/cooperative.cu", "normalization/batch_nchw.cu",
