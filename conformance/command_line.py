@@ -109,7 +109,9 @@ def _explained() -> tuple[type[Exception], ...]:
     """Return the errors whose message suffices. It is called after an error, as many commands need no backend."""
     from dualdnn.accelerated import DeviceUnavailable
 
-    return ValueError, CudnnError, OSError, DeviceUnavailable, ReportError
+    from .subjects.binding.types import NothingCreated
+
+    return ValueError, CudnnError, OSError, DeviceUnavailable, ReportError, NothingCreated
 
 
 if __name__ == "__main__":

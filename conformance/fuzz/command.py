@@ -109,7 +109,9 @@ def fuzz(chosen: argparse.Namespace, subjects: tuple[str, ...], known: dict[Key,
     bar = Bar("operations" if chosen.count else "seconds", chosen.count or seconds)
     state = Run(bar)
     for name in subjects:
-        open_subject(name)  # A wrong name is an error before anything runs.
+        subject = open_subject(name)  # A wrong name is an error before anything runs.
+        if not subject.ours:
+            subject.new_handle()
     families, profiles = tuple(chosen.k or DOMAINS), tuple(chosen.profile or PROFILES)
 
     def orders(number: int) -> pool.Orders:
@@ -142,6 +144,8 @@ def fuzz(chosen: argparse.Namespace, subjects: tuple[str, ...], known: dict[Key,
     for key in passing:
         print(f"passes, but is listed in {chosen.expected}: {known[key]}")
     took = bar.now() - begun
+    if not state.judged and not state.findings:
+        raise ValueError(f"no operation was judged in {took:.0f} s: {', '.join(subjects)} cannot be asked")
     print(
         f"{state.judged:,} operations judged in {took:.0f} s: {len(state.findings)} new findings, {len(known) - len(passing)} known ones"
     )

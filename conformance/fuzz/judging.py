@@ -46,19 +46,22 @@ class Finding:
 class Judge:
     """Hold the subjects with a handle each.
 
-    used: family -> what its operations used. facts: (family, fact, value) -> count.
+    used: family -> what its operations used. facts: (family, fact, value) -> count. unasked: subjects that lack the call
+    of the last operation.
     """
 
     subjects: Sequence[Subject]
     solvers: str = ALL
     used: dict[str, Used] = field(default_factory=dict)
     facts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    unasked: int = 0
 
     def __post_init__(self) -> None:
         self.callers = [Caller(s.cudnn, s.new_handle(), any_engine=not s.cites_clauses) for s in self.subjects]
 
     def examine(self, entry: Entry) -> Finding | None:
         """Return the first fault that the entry shows on a subject, or None."""
+        self.unasked = 0
         for facts in facts_of(entry):
             self.facts[entry.family, *facts] += 1
         found = (
@@ -99,11 +102,13 @@ class Judge:
             steps = [Step(step, dict(drawn.aliases), drawn.inputs) for step in ready]
             wanted = self.solvers if hasattr(getattr(caller.handle, "backend", None), "solvers") else PREFERRED
             if drawn.refused:
+                self.unasked += not subject.cites_clauses
                 text = fault(caller, ready[0], drawn.refused) if subject.cites_clauses else ""
                 return finding("refusals", text) if text else None
             with noted(used):
                 return by_first(caller.handle, steps, run, wanted, used)
         except NotRunnable:  # A library without this call cannot be asked.
+            self.unasked += 1
             return None
         except CudnnError as error:
             return finding(f"{error.status.name} [{error.clause}]", str(error))

@@ -99,7 +99,7 @@ class Worker:
         self.connection.send(("began", str(entry)))
         found = self.judge.examine(entry)
         self.judged += 1
-        self.connection.send(("judged", 1))
+        self.connection.send(("judged", int(self.judge.unasked < len(self.judge.subjects))))
         if found and any(map(is_lost, self.judge.subjects)):  # Everything that runs here later would fail, too.
             self.connection.send(("lost", replace(found, key=found.key._replace(what=f"{LOST}: {found.key.what}"))))
             self.connection.close()

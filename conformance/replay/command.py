@@ -45,6 +45,8 @@ def run(chosen: argparse.Namespace) -> int:
     text = str(chosen.file)
     if text.endswith(")"):
         return _attempts(chosen, parse(text), None, {})
+    if chosen.file.exists() and not chosen.file.is_file():  # A pipe or a device may have no end, and is read once.
+        raise ValueError(f"{text} is not a file")
     if is_log(chosen.file):
         with opened_log(chosen.file) as file:
             lines = lines_of(file)

@@ -247,6 +247,12 @@ def test_a_log_without_judged_calls_ends_in_one_sentence(tmp_path, capsys, conte
     assert said in error and len(error.strip().splitlines()) == 1
 
 
+def test_a_device_is_no_log(capsys):
+    """It may have no end, and a pipe can be read only once."""
+    assert main(["replay", "/dev/zero"]) == 2
+    assert capsys.readouterr().err == "dualdnn replay: /dev/zero is not a file\n"
+
+
 def test_damaged_logs_do_not_end_the_tool(tmp_path, capsys):
     """The tool survives interleaved threads, impossible numbers, binary lines, UTF-16, and a log that is cut inside a line."""
     lines = text().splitlines()

@@ -31,6 +31,7 @@ DEEDS = {
     "corrupt": "{ char *p = malloc(24); memset(p - 64, 0x5a, 4096); free(p); free(malloc(5000)); }",
 }
 SET = "cudnnSetTensorNdDescriptor"
+OPERATION = "SetTensor(value=1.0, y=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3), strides=(3, 1)))"
 LIMIT = "2"  # seconds before a hanging call is ended; a busy machine loads a library in less
 # function -> (its deed, the case that calls it, text of the report)
 FINDINGS = {
@@ -279,9 +280,14 @@ def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
 ])  # fmt: skip
 def test_an_operation_on_a_library_that_ends_the_process_is_one_sentence(library, deed, said, capfd):
     """The command says what became of the process that judged the operation."""
-    tensor = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3), strides=(3, 1))"
-    text = f"SetTensor(value=1.0, y={tensor})"
     path = library(handles=True, **{SET: deed})
     limit = ["--case-seconds", LIMIT] if deed == "hang" else []
-    assert main(["conformance", *limit, "--operation", text, "--subject", f"library:{path}"]) == 2
+    assert main(["conformance", *limit, "--operation", OPERATION, "--subject", f"library:{path}"]) == 2
     assert said in capfd.readouterr().err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", [["fuzz", "--seconds", "1"], ["conformance", "--operation", OPERATION]])
+def test_a_library_that_makes_no_handle_is_one_sentence(library, command, capfd):
+    path = library(handles=True, cudnnCreate="nothing")
+    assert main([*command, "--subject", f"library:{path}"]) == 2
+    assert NOTHING.removeprefix("NothingCreated: ") in capfd.readouterr().err.strip().splitlines()[-1]

@@ -19,7 +19,7 @@ from dualdnn.conformance.fuzz.entries import Entry, parse_entry
 from dualdnn.conformance.fuzz.judging import CELL, Finding, Judge, Key
 from dualdnn.conformance.fuzz.worker import Orders, Worker
 from dualdnn.conformance.progress import Bar
-from dualdnn.conformance.subjects import open_subject
+from dualdnn.conformance.subjects import NotRunnable, open_subject
 
 TENSOR = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3, 4, 5), strides=(60, 20, 5, 1))"
 LINE = json.dumps(
@@ -234,3 +234,15 @@ def test_an_output_that_is_suspect_by_chance_is_not_a_finding(monkeypatch):
     suspect = {4, 5, 6, 7}
     assert Judge([open_subject("reference")]).examine(parse_entry(LINE)).key.what == "suspect y"
     assert seeds == [4, 5, 4, 5, 6, 7]
+
+
+def test_an_operation_that_no_subject_can_be_asked_about_is_not_judged(monkeypatch):
+    """A library without the calls ended a run with status 0."""
+
+    def lacks(*_):
+        raise NotRunnable("it does not export the call")
+
+    monkeypatch.setattr(judging, "sized", lacks)
+    sent, judge = Messages(), Judge([open_subject("reference")])
+    assert Worker(ORDERS, sent, judge).examine(parse_entry(LINE)) is None
+    assert ("judged", 0) in sent and ("judged", 1) not in sent
