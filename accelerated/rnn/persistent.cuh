@@ -252,6 +252,10 @@ template <bool GAP = false> struct Published {
   }
 };
 
+struct EveryRow {
+  __device__ __forceinline__ bool operator()(int) const { return true; }
+};
+
 // Adds the block's rows times `count` vectors to `sums`, over the warp's part of K. `pairs` bounds the pairs per warp.
 // Dependent products form CHAINS sums.
 struct Product {
@@ -407,6 +411,17 @@ struct Product {
     }
   }
 
+  // Makes the sums of the rows 0 for which `has` returns true.
+  template <class Has> __device__ __forceinline__ void clear_rows(Has has) {
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+      for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          if (has(16 * tile + threadIdx.x % 32 / 4 + i / 2 * 8)) multiply_sum(tile, n, i, 0);
+  }
+
   // Returns the sum of all chains.
   __device__ __forceinline__ float sum_of(int tile, int n, int i) const {
     float sum = sums[tile][n][i];
@@ -418,8 +433,9 @@ struct Product {
   }
 
   // Stores the warp's sums for the threads that own the cells. The caller must add a barrier. `sequences` has a bit for
-  // each sequence of the group whose sums are stored.
-  __device__ __forceinline__ void store_sums(int parity, unsigned sequences = ALL_SEQUENCES) const {
+  // each sequence of the group whose sums are stored; has(row) returns whether those of a row are.
+  template <class Has = EveryRow>
+  __device__ __forceinline__ void store_sums(int parity, unsigned sequences = ALL_SEQUENCES, Has has = {}) const {
     const int lane = threadIdx.x % 32;
     float* to = sums_of(parity) + threadIdx.x / 32 * WARP_SUMS;
 #pragma unroll
@@ -428,6 +444,7 @@ struct Product {
       for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int n = 0; n < N_TILES; n++) {
+          if (!has(16 * tile + lane / 4 + 8 * half)) continue;
           float* at = to + (16 * tile + lane / 4 + 8 * half) * PITCH + 8 * n + lane % 4 * 2;
           const float2 both = make_float2(sum_of(tile, n, 2 * half), sum_of(tile, n, 2 * half + 1));
           const unsigned stored = sequences >> (8 * n + lane % 4 * 2) & 3;
@@ -524,10 +541,11 @@ struct Sums {
 #endif
   }
   __device__ __forceinline__ int parity() const { return count & 1; }
-  // `sequences` are those whose sums have not been stored before.
+  // `sequences` and the rows of `has` are those whose sums have not been stored before.
+  template <class Has = EveryRow>
   __device__ __forceinline__ void exchange(const Product& product, int part, bool has_cells,
-                                           unsigned sequences = Product::ALL_SEQUENCES) {
-    product.store_sums(parity(), sequences);
+                                           unsigned sequences = Product::ALL_SEQUENCES, Has has = {}) {
+    product.store_sums(parity(), sequences, has);
     __syncthreads();
 #if PARTS > 1
     if (threadIdx.x == 0)

@@ -33,6 +33,8 @@ constexpr int UNIT_ROWS = GATES + SPLITS_GATE, UNITS = OWN_ROWS / UNIT_ROWS;
 using Cells = CellsOf<UNITS, false>;
 constexpr int CELLS_PER_THREAD = Cells::PER_THREAD;
 
+__device__ __forceinline__ int slot_of(int row) { return row % OWN_ROWS / UNITS; }
+
 // Holds the inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread
 // waits for other blocks.
 struct Inputs {
@@ -84,7 +86,7 @@ __device__ __forceinline__ auto rows_of(const Arguments& a, const Weights& weigh
   const Shape& s = a.shape;
   const ELEMENT* matrices = a.weights + weights.start + cells.direction * weights.step + offset;
   const auto start = [&s, &cells, matrices, gate_in](int row) -> const ELEMENT* {
-    const int gate = gate_in(row % OWN_ROWS / UNITS);
+    const int gate = gate_in(slot_of(row));
     const int unit = cells.slice_unit + row / OWN_ROWS * UNITS + row % UNITS;
     return gate >= 0 && unit < s.hidden ? matrices + (static_cast<long long>(gate) * s.hidden + unit) * s.hidden
                                         : nullptr;
@@ -146,6 +148,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     if (STACKED && !READS_AHEAD) begin_below(item);
     if (STACKED && cells.layer > 0) product.run_begun(input_rows, pieces, a.pairs, below(cells), count, depth);
     if (STACKED && READS_AHEAD && items.has(behind)) begin_below(behind);
+    // Each product of a split gate has rows of zeros in the slot of the other, and 0 times an infinity is NaN. So sums
+    // of inputs are cleared in the recurrent slot, and stored before the recurrent product changes their own.
+    const bool splits = SPLITS_GATE && cells.layer > 0;
+    if (splits) {
+      product.clear_rows([](int row) { return slot_of(row) == 2; });
+      product.store_sums(sums.parity(), Product::ALL_SEQUENCES, [](int row) { return slot_of(row) == GATES; });
+    }
     if (item.t > 0) {
       const ELEMENT* from = outputs + (static_cast<long long>(before) * s.batch + first) * wide + direction * s.hidden;
       delay.wait();
@@ -155,7 +164,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
           a.hx + (static_cast<long long>(layer.pseudo_layer + direction) * s.batch + first) * s.hidden;
       product.run(rows, a.pairs, Given{from + part * depth, s.hidden}, count, depth);
     }
-    sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < Cells::COUNT);
+    sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < Cells::COUNT, Product::ALL_SEQUENCES,
+                  [splits](int row) { return !splits || slot_of(row) != GATES; });
     delay.begin();
 
 #pragma unroll
@@ -167,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       for (int gate = 0; gate < GATES; gate++)
         recurrent[gate] = sums.total(gate * UNITS + Cells::own_unit(i), Cells::own_sequence(i));
       if constexpr (SPLITS_GATE)
-        inputs.products[i][2] += sums.total(GATES * UNITS + Cells::own_unit(i), Cells::own_sequence(i));
+        if (splits) inputs.products[i][2] += sums.total(GATES * UNITS + Cells::own_unit(i), Cells::own_sequence(i));
       const CellOutput out =
           cell_output(inputs.products[i], recurrent, bias[i], inputs.hidden[i], inputs.state[i], a.clip);
       const bool exists = step < inputs.length[i], passes = exists || passes_state(direction, inputs.length[i]);

@@ -78,6 +78,18 @@ def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hid
         assert_close(steps, training_step(spec, lengths, solvers), data_type, layers)
 
 
+@pytest.mark.parametrize("data_type", [HALF, FLOAT])
+def test_infinite_states_meet_no_rows_of_zeros(data_type):
+    """A GRU's last gate has two rows, and each product has zeros in the other's. All gates are 1 here."""
+    first = forward(network(GRU, 24, 3, 1, data_type), 1, (1, 1))
+    kind = np.float16 if data_type == HALF else np.float32
+    memory = {name: bytes_.view(kind) for name, bytes_ in prepare(first, "positive", 0).items()}
+    states = memory["hx"].reshape(3, 2, 24)
+    states[0, 0, 3] = states[1, 1, 5] = np.inf
+    made = run(first, {name: numbers.view(np.uint8) for name, numbers in memory.items()}, WavefrontForwardSolver())
+    np.testing.assert_array_equal(made["hy"].view(kind), states.reshape(-1))
+
+
 def test_left_operands_of_both_products_in_shared_memory():
     """K has more pairs than registers hold, in input and recurrent matrices."""
     spec, lengths = network(LSTM, 136, 2, 1, FLOAT), (2, 2)
