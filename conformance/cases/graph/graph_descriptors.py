@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from dualdnn.api import cudnn as api
 from dualdnn.api.enumerations import ENUMERATIONS
@@ -13,6 +15,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, packed_strid
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.calls.graph import PREFIXES, Builder, attribute_name, attributes, kind_of
 from dualdnn.conformance.marks import needs, shows
+from dualdnn.conformance.report import load_clauses
 
 INT64, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
 SET, GET, FINALIZE = "cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "cudnnBackendFinalize"
@@ -210,6 +213,41 @@ def test_wrong_types(cudnn, builder, refuses, record):
             values = (0,) * len(elements)
             refuses(BAD_PARAM, f"{SET}/c05", cudnn.cudnnBackendSetAttribute, fresh, name, type_, len(values), values)
             refuses(BAD_PARAM, f"{GET}/c07", cudnn.cudnnBackendGetAttribute, made, name, type_, len(values))
+
+
+# Such a clause says what an attribute holds.
+HOLDS = re.compile(
+    r"(CUDNN_ATTR_\w+) (?:has attribute type|holds the descriptor)[^(]*(?:\(one )?\b(CUDNN_TYPE_\w+)(?:.*element count: ([\w ]+))?"
+)
+# Users cannot set these attributes.
+NOT_SET = re.compile(
+    r"_INFO\b|_INFO_|_(?:NUMERICAL_NOTE|RESULTS|(?:GLOBAL|SUPPORTED)_COUNT|WORKSPACE_SIZE|INTERMEDIATES|COMPUTED_\w+)$"
+)
+# clause -> (attribute, type, number of elements), as the clauses say it
+SETTABLE = {
+    clause.id: (Name[found[1]], Type[found[2]], found[3] or "1")
+    for clause in load_clauses().values()
+    if (found := HOLDS.match(clause.text)) and clause.shown_on != "no" and not NOT_SET.search(found[1])
+}
+
+
+@shows(f"{SET}/c05-c07", *SETTABLE)
+@pytest.mark.parametrize("section", sorted({clause.partition("/")[0] for clause in SETTABLE}))
+def test_what_an_attribute_cannot_hold(subject, cudnn, builder, refuses, section):
+    """Elements of another type, descriptors of another kind, none, and two for one are refused."""
+    scalars, objects = (
+        (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE),
+        (Type.CUDNN_TYPE_HANDLE, DESCRIPTOR, Type.CUDNN_TYPE_VOID_PTR),
+    )
+    for name, right, count in (held for clause, held in SETTABLE.items() if clause.startswith(f"{section}/")):
+        fresh = builder.create(Kind[section])
+        for type_ in (t for t in Type if t not in (right, *objects, *(scalars if right in scalars else ()))):
+            refuses(BAD_PARAM, f"{SET}/c05", cudnn.cudnnBackendSetAttribute, fresh, name, type_, 1, (1,))
+        for number in (-1 if count.startswith("0") else 0, *((2,) if count.strip() == "1" else ())):
+            refuses(BAD_PARAM, f"{SET}/c06", cudnn.cudnnBackendSetAttribute, fresh, name, right, number, (1, 1))
+        if right == DESCRIPTOR and subject.survives_stray_pointers:
+            other = builder.create(Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR)
+            refuses(BAD_PARAM, f"{SET}/c07", cudnn.cudnnBackendSetAttribute, fresh, name, right, 1, (other,))
 
 
 @shows(f"{SET}/c06", *of("CONVOLUTION", "c05", "c07"), *of("TENSOR", "c05", "c07", "c09", "c15", "c16", "c18"))
