@@ -5,6 +5,7 @@ every_operation.toml holds the samples, and the clauses of memory that is wrong,
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import Operation, parse
 from dualdnn.api.operations.specs import TensorSpec
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE
-from dualdnn.conformance.calls import sized
+from dualdnn.conformance.calls import function_of, sized
 from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.trial import POISON, prepare
 from dualdnn.reference import implemented, judge
@@ -27,6 +29,7 @@ from dualdnn.reference.view import NUMPY_TYPES
 TABLE: dict[str, Any] = tomllib.loads(
     resources.files("dualdnn.conformance.cases").joinpath("every_operation.toml").read_text(encoding="utf-8")
 )
+TABLE["short_sizes"] = TABLE["short_memory"] | TABLE["short_sizes"]
 SAMPLES: dict[str, Operation] = {name: parse(text) for name, text in TABLE["samples"].items()}
 # The results of these calls follow from what an earlier call left in the reserve space. Here it holds noise, so no
 # results are compared.
@@ -41,6 +44,7 @@ UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
 MOSTLY_OPEN = (
     "ConvolutionForward-FFT", "ConvolutionForward-WINOGRAD", "ScaleBiasActivationConvBnstats", "RNN", "MultiHeadAttn", "Dropout", "CTC",
 )  # fmt: skip
+SIZE = re.compile("Size(InBytes)?$")  # end of the name of a parameter with the size of the memory before it
 samples = pytest.mark.parametrize("sample", SAMPLES)
 
 
@@ -205,11 +209,23 @@ def test_infinite_operands(trial, caller, sample):
             trial(operation, {**dict.fromkeys(operation.operands, "positive"), name: "infinite"})
 
 
-@shows("cudnnStatus_t/c05", *(clause for clauses in TABLE["short_memory"].values() for clause in clauses.values()))
+# These sentences say how many bytes memory has; other cases of the section say by which clause less is refused.
+OF_SIZES = (
+    "cudnnRNNForward/c39", "cudnnRNNBackwardData_v8/c47", "cudnnMultiHeadAttnForward/c31", "cudnnMultiHeadAttnForward/c32",
+    "cudnnMultiHeadAttnBackwardData/c19-c21", "cudnnMultiHeadAttnBackwardWeights/c10-c12", "cudnnDropoutForward/c07",
+    "cudnnDropoutBackward/c05", "cudnnNormalizationBackward/c06", "cudnnNormalizationForwardTraining/c16",
+)  # fmt: skip
+
+
+@shows(
+    "cudnnStatus_t/c05",
+    *OF_SIZES,
+    *(clause for clauses in TABLE["short_memory"].values() for clause in clauses.values()),
+)
 @samples
 @needs("knows_sizes", "a foreign library cannot know the sizes of buffers")
 def test_memory_that_is_short_by_a_byte(caller, refuses, sample):
-    """Memory of an operand that is a byte too short is refused, and all memory stays as it was."""
+    """Memory of an operand that is a byte too short is refused, by itself or by its size, and all memory stays as it was."""
     operation = ready(caller, sample)
     memory, absent = present(operation)
     required = operation.memory_requirements()
@@ -219,6 +235,17 @@ def test_memory_that_is_short_by_a_byte(caller, refuses, sample):
         clause = clause_of(sample, name, "short_memory")
         status = INVALID_VALUE if clause.startswith("cudnnReduceTensor/") else BAD_PARAM
         refuses(status, clause, caller, operation, {**operands, **absent}, unchanged=tuple(buffers.values()))
+    function = function_of(type(operation))
+    for at, parameter in enumerate(functions()[function].arguments):
+        buffers, operands = placed(caller, memory, {})
+        values = caller.values(function, operation, {**operands, **absent})
+        name = SIZE.sub("", parameter.name)
+        if name != parameter.name and values[at]:
+            values[at] -= 1
+            clause = clause_of(sample, name, "short_sizes")
+            status = INVALID_VALUE if clause.startswith(("cudnnReduceTensor/", "cudnnSetDropout")) else BAD_PARAM
+            call = getattr(caller.cudnn, function)
+            refuses(status, clause, call, *values, unchanged=tuple(buffers.values()))
 
 
 ODD = 1 + 2.0**-12  # TF32 rounds this number to 1.

@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from dualdnn.api.status import BAD_PARAM
+import pytest
+from dualdnn.api.answers import Answers
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.trial import prepare
 
 GUARD, PATTERN = 256, 0xA5  # Bytes on each side of a workspace, and their contents.
+ASKED = 20  # bytes of workspace that a backend asks for if it needs none
 
 
 def tensors_of(operation: Any) -> tuple[str, ...]:
@@ -25,7 +28,7 @@ def refuses_a_small_workspace(
     """Check that the workspace of the operation is enough, and that less, or NULL, is refused before anything is
     written.
 
-    missing, small: the clauses.
+    missing, small: the clauses. A backend of ours that needs no workspace asks for one.
     """
     handle, needed = caller.handle, operation.workspace_bytes
     memory = {
@@ -33,6 +36,12 @@ def refuses_a_small_workspace(
     }
     if needed == 0:
         caller(operation, {**memory, "workSpace": None})
+        if subject.is_python:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(handle, "answers", Answers())  # The handle forgets what the backend answered.
+                patch.setattr(handle.backend, "workspace_bytes", lambda _operation: ASKED)
+                asking = replace(operation, workspace_bytes=ASKED)
+                refuses_a_small_workspace(subject, caller, refuses, asking, missing=missing, small=small)
         return
     workspace = handle.allocate(needed)
     shorter = workspace.slice(0, needed - 1)
@@ -47,6 +56,17 @@ def refuses_a_small_workspace(
             continue
         less = replace(operation, workspace_bytes=described_bytes)
         refuses(BAD_PARAM, clause, caller, less, {**memory, "workSpace": given}, unchanged=unchanged)
+
+
+def refuses_each_dimension(
+    caller: Any, refuses: Callable[..., None], make: Callable[..., Any], setting: str, clause: str
+) -> None:
+    """Check that a dilation or stride of 3 is refused in each dimension alone."""
+    rank = make().convolution.rank
+    for at in range(rank):
+        operation = make(**{setting: tuple(3 if i == at else 1 for i in range(rank))})
+        memory = {name: caller.handle.allocate(operation.nbytes(name)) for name in tensors_of(operation)}
+        refuses(NOT_SUPPORTED, clause, caller, operation, {**memory, "workSpace": None})
 
 
 def takes_a_workspace_anywhere(subject: Any, caller: Any, operation: Any, start: int) -> None:

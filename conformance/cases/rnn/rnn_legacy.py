@@ -183,9 +183,11 @@ def prepared(cudnn, handle, refuses):
        f"{EX[0]}/c09-c12 c14 c16-c20 c22 c27 c29 c34 c37 c38 c40", f"{EX[1]}/c09-c13 c17-c21 c23 c28 c30 c38 c41-c44",
        f"{EX[2]}/c12-c15 c17 c19-c23 c25 c26 c29 c34 c36 c42 c45-c48", f"{EX[3]}/c09 c14 c18-c22",
        "cudnnFindRNNForwardInferenceAlgorithmEx/c09 c10 c12 c13 c15 c20 c21 c23 c24 c37-c40",
-       "cudnnFindRNNForwardTrainingAlgorithmEx/c09-c13 c16-c20 c22 c27-c31 c34-c38 c52-c56",
-       "cudnnFindRNNBackwardDataAlgorithmEx/c13-c17 c19-c23 c25-c30 c32-c36 c41-c45 c47-c51 c67-c71",
-       "cudnnFindRNNBackwardWeightsAlgorithmEx/c08-c12 c33-c37")  # fmt: skip
+       "cudnnFindRNNForwardTrainingAlgorithmEx/c09-c13 c16-c20 c22 c27-c31 c34-c38 c50 c52-c56",
+       "cudnnFindRNNBackwardDataAlgorithmEx/c13-c17 c19-c23 c25-c30 c32-c36 c41-c45 c47-c51 c63 c64 c67-c71",
+       "cudnnFindRNNBackwardWeightsAlgorithmEx/c08-c12 c29 c30 c33-c37",
+       f"{INFERENCE}/c42", f"{TRAINING}/c44", f"{DATA}/c56", f"{WEIGHTS}/c22", f"{EX[0]}/c32", f"{EX[1]}/c36", f"{EX[2]}/c40",
+       f"{EX[3]}/c16")  # fmt: skip
 @pytest.mark.parametrize("name", CLAUSES)
 def test_wrong_descriptors(cudnn, prepared, name):
     """NULL and uninitialised descriptors, wrong dimensions of states, wrong weights, and small spaces are refused."""
