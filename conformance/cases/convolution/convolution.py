@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.solvers import divided_among
 from dualdnn.reference import judge
 
-from .checks import refuses_a_small_workspace, takes_a_workspace_anywhere
+from .checks import refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
 
 F = "cudnnConvolutionForward"
 GEMM_ALGORITHMS = [Algo(n) for n in range(3)]
@@ -158,6 +159,25 @@ def test_repeated_sums_of_many_channels_are_equal_bit_by_bit(caller, run, config
     with divided_among(caller.handle, 132):
         first, second = (run(operation).after["y"] for _ in range(2))
     assert np.array_equal(first, second)
+
+
+# Algorithms that take no dilation, with a convolution of each row of the tables.
+IN_EACH: list[tuple[Algo, dict[str, Any]]] = [
+    *((algo, {}) for algo in (PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED)),
+    *((algo, {"configuration": "INT8x4_EXT", "formats": NCHW_VECT_C}) for algo in (IMPLICIT, PRECOMP)),
+    (PRECOMP, {"x": (2, 32, 7, 6), "w": (32, 32, 3, 3), "configuration": "INT8x32", "formats": NCHW_VECT_C}),
+    *((algo, {"configuration": "INT8_EXT", "formats": NHWC}) for algo in (IMPLICIT, PRECOMP)),
+    (FFT_TILING, {"x": (1, 2, 5, 6, 7), "w": (2, 2, 3, 3, 3)}),
+]
+STRIDE_1 = (FFT, FFT_TILING, WINOGRAD, NONFUSED)
+
+
+@shows(f"{F}/c25-c30 c33 c34 c36 c41 c58")
+@pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
+def test_limits_in_each_dimension(caller, refuses, algo, options):
+    """Each dimension alone must keep to the limit of the algorithm."""
+    for setting in ("dilation", "stride") if algo in STRIDE_1 else ("dilation",):
+        refuses_each_dimension(caller, refuses, partial(convolution, algo=algo, **options), setting, f"{F}/c58")
 
 
 def tensor(data_type: cudnnDataType_t, *dims: int) -> TensorSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.solvers import divided_among
 
-from .checks import beside_direct_sums, refuses_a_small_workspace, takes_a_workspace_anywhere
+from .checks import beside_direct_sums, refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
 
 D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
@@ -64,6 +65,22 @@ def test_repeated_sums_of_many_filters_are_equal_bit_by_bit(caller, run):
     with divided_among(caller.handle, 132):
         first, second = (run(operation).after["dx"] for _ in range(2))
     assert np.array_equal(first, second)
+
+
+# Algorithms that take no dilation, with a gradient of each row of the tables.
+IN_EACH: list[tuple[Algo, dict[str, Any]]] = [
+    *((algo, {}) for algo in (FFT, FFT_TILING, WINOGRAD, NONFUSED)),
+    *((algo, {"dx": (1, 2, 5, 6, 7), "w": (2, 2, 3, 3, 3)}) for algo in (ALGO_1, FFT_TILING)),
+]
+STRIDE_1 = (FFT, FFT_TILING, WINOGRAD, NONFUSED)
+
+
+@shows(f"{D}/c13-c16 c18 c19")
+@pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
+def test_limits_in_each_dimension(caller, refuses, algo, options):
+    """Each dimension alone must keep to the limit of the algorithm."""
+    for setting in ("dilation", "stride") if algo in STRIDE_1 else ("dilation",):
+        refuses_each_dimension(caller, refuses, partial(gradient, algo=algo, **options), setting, f"{D}/c31")
 
 
 TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.solvers import divided_among
 
-from .checks import beside_direct_sums, refuses_a_small_workspace, takes_a_workspace_anywhere
+from .checks import beside_direct_sums, refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
 
 F, SIZE, KINDS = (
@@ -73,6 +74,19 @@ def test_repeated_volumes_are_equal_bit_by_bit(run, algo, formats):
     volume = gradient((4, 3, 4, 5, 6), (5, 3, 2, 3, 2), algo=algo, formats=formats)
     first, second = (run(volume).after["dw"] for _ in range(2))
     assert np.array_equal(first, second)
+
+
+# Algorithms that take no dilation of an image.
+IN_EACH: list[tuple[Algo, dict[str, Any]]] = [(algo, {}) for algo in (FFT, FFT_TILING, NONFUSED, ALGO_3)]
+STRIDE_1 = (FFT, FFT_TILING, NONFUSED)
+
+
+@shows(f"{F}/c16-c19 c36")
+@pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
+def test_limits_in_each_dimension(caller, refuses, algo, options):
+    """Each dimension alone must keep to the limit of the algorithm."""
+    for setting in ("dilation", "stride") if algo in STRIDE_1 else ("dilation",):
+        refuses_each_dimension(caller, refuses, partial(gradient, algo=algo, **options), setting, f"{F}/c49")
 
 
 TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [
