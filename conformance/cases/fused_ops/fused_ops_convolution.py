@@ -182,7 +182,7 @@ PROMISED = {
 )
 @makers
 def test_promises(subject, caller, refuses, make):
-    """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned to 16 bytes."""
+    """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
     operation = sized(caller, make())
@@ -197,8 +197,9 @@ def test_promises(subject, caller, refuses, make):
     for name, placeholder in promised.items():
         for promise, clause in ((ELEMENT, element), (PACK, pack)):
             refuses(BAD_PARAM, clause, *call, {**whole, name: None}, unchanged=unchanged, **{placeholder: promise})
-        shifted = {**whole, name: buffers[name].slice(4, operation.nbytes(name))}
-        refuses(BAD_PARAM, pack, *call, shifted, unchanged=unchanged, **{placeholder: PACK})
+        for start, promise, clause in ((4, PACK, pack), (1, ELEMENT, "cudnnStatus_t/c05")):
+            shifted = {**whole, name: buffers[name].slice(start, operation.nbytes(name))}
+            refuses(BAD_PARAM, clause, *call, shifted, unchanged=unchanged, **{placeholder: promise})
     refuses(BAD_PARAM, null, *call, whole, unchanged=unchanged, BN_EQSCALE_PLACEHOLDER=NULL)
     executed(caller, operation, whole, **dict.fromkeys(promised.values(), PACK))
 

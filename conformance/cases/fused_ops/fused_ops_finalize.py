@@ -160,8 +160,8 @@ PROMISED = {training: ("c076", "c077", "c078"), inference: ("c098", "c099", "c10
        *clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): .*(which alignment|takes (a pointer to )?an initialised)"))  # fmt: skip
 @pytest.mark.parametrize("make", PROMISED, ids=["training-clauses0", "inference-clauses1"])
 def test_promises(subject, caller, refuses, make):
-    """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned to 16 bytes. Nothing
-    is written."""
+    """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned. Nothing is
+    written."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
     operation = make()
@@ -177,6 +177,9 @@ def test_promises(subject, caller, refuses, make):
         for promise, clause in ((ELEMENT, element), (PACK, pack)):
             refuses(BAD_PARAM, clause, *call, {**buffers, name: None}, unchanged=unchanged, **{placeholder: promise})
         refuses(BAD_PARAM, pack, *call, buffers, {name: 4}, unchanged=unchanged, **{placeholder: PACK})
+        refuses(
+            BAD_PARAM, "cudnnStatus_t/c05", *call, buffers, {name: 1}, unchanged=unchanged, **{placeholder: ELEMENT}
+        )
         if name in ("savedMean", "runningVar", "eqBias") and (make is training or name == "eqBias"):
             refuses(BAD_PARAM, null, *call, buffers, unchanged=unchanged, **{placeholder: NULL})
     executed(caller, operation, buffers, dict.fromkeys(promised, 16), **dict.fromkeys(promised.values(), PACK))

@@ -153,7 +153,6 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
     modern = cudnn.cudnnCreateRNNDescriptor()
     matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     found = cudnn.cudnnCreateFilterDescriptor()
-    x = step(cudnn, 2, HIDDEN)
     for bias_mode, input_mode, direction in (
         (rnn.DOUBLE_BIAS, rnn.LINEAR, rnn.TWO_WAYS),
         (rnn.RECURRENT_BIAS, rnn.SKIP, rnn.TWO_WAYS),
@@ -162,7 +161,9 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
     ):
         projected = PROJECTED if cell == rnn.LSTM and bias_mode != rnn.NO_BIAS else HIDDEN
         modes = {"cellMode": cell, "biasMode": bias_mode, "dirMode": direction, "inputMode": input_mode}
-        describe(cudnn, modern, MIXED, **modes, projSize=projected, inputSize=HIDDEN)
+        width = HIDDEN if input_mode == rnn.SKIP else INPUT
+        x = step(cudnn, 2, width)
+        describe(cudnn, modern, MIXED, **modes, projSize=projected, inputSize=width)
         describe_v6(cudnn, handle, fresh, mode=cell, inputMode=input_mode, direction=direction, mathPrec=FLOAT)
         cudnn.cudnnSetRNNBiasMode(fresh, bias_mode)
         if cell == rnn.LSTM:
@@ -176,8 +177,9 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
             for call, place, tensor in zip((MATRIX, BIAS), due, (matrix, bias), strict=True):
                 part = getattr(cudnn, call)(handle, fresh, pseudo_layer, x, w, space, weight_id, found)
                 assert (part and part.address) == (place and place.address)
-                _, _, rank, shape = cudnn.cudnnGetFilterNdDescriptor(found, 8)
+                data_type, layout, rank, shape = cudnn.cudnnGetFilterNdDescriptor(found, 8)
                 assert (tuple(shape) if rank else None) == dims(cudnn, tensor)
+                assert (data_type, layout) == ((FLOAT, 0) if rank else (0, 0))
 
 
 @shows("cudnnGetRNNParamsSize/c03 c06-c10", "cudnnGetRNNLinLayerMatrixParams/c18-c22", "cudnnGetRNNLinLayerBiasParams/c20-c24")  # fmt: skip
