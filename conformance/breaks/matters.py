@@ -13,7 +13,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 
 from .parts import configurations_of, known, parts_of
 from .statements import accesses_of, sorts_of
-from .wording import Declared, of_row, worded
+from .wording import Declared, of_row, sizes_of, worded
 
 # These breaks of a clause do not follow from the names in its text; each is of a matter of its own.
 DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
@@ -116,7 +116,8 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     if len(declared := DECLARED.get(clause.id, ())) > 0:
         return tuple(dict.fromkeys(map(_matter_of, declared))) if len(declared) > 1 else ("",)
     if is_counted(clause):
-        return (*(FLOATS if FLOATS[1] in clause.text else COUNTED[:1]), COUNTED[1])
+        held = FLOATS if FLOATS[1] in clause.text else COUNTED[:1]
+        return (*held, COUNTED[1], *(one["matter"] for one in in_words(clause)))
     if algorithms_of(clause):
         return (*LIMITED, *configurations_of(clause), *dict.fromkeys(one["matter"] for one in in_words(clause)))
     if ROW.search(clause.text):
@@ -141,9 +142,9 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     found += [*sorts_of(clause), *accesses_of(clause)]
     if other := OR_NULL.search(clause.text):
         found += ["taken", other[1]]
-    found += [one["matter"] for one in in_words(clause)]
+    found += [one["matter"] for one in in_words(clause) if one["matter"] not in sizes_of(clause)]
     whole = ("",) if not found or allows(clause) else ()
-    return tuple(dict.fromkeys([*whole, *found]))
+    return tuple(dict.fromkeys([*whole, *found, *sizes_of(clause)]))
 
 
 def in_words(clause: Any) -> tuple[Declared, ...]:

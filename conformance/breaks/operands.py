@@ -18,6 +18,7 @@ import numpy as np
 from dualdnn.api.descriptors import BackendDescriptor, Descriptor
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
+from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 
 from .border import REFUSALS, Border, Call, parameters_of
@@ -25,6 +26,7 @@ from .rules import Break
 from .values import FIELDS, neighbours, of_field, others, substituted
 
 TRIED = 4  # other values of an argument to try until a call accepts one
+WIDTH = "width"  # kind of a break of the second dimension alone
 FILL = 0x3C  # byte of unset memory, about 0.01 in every floating type
 # These functions only store or read back a descriptor's contents; other functions show what a value means.
 STORES = re.compile(
@@ -257,7 +259,10 @@ def with_spec(descriptor: Any, spec: Any) -> Any:
 
 def _others(value: Any, kind: str) -> Iterator[Any]:
     """Yield other arguments; for a descriptor, descriptors with other contents."""
-    if isinstance(value, Descriptor) and value.spec is not None:
+    if kind == WIDTH:
+        dims = value.spec.dims
+        yield with_spec(value, TensorSpec.packed(value.spec.data_type, (dims[0], dims[1] + 1, *dims[2:])))
+    elif isinstance(value, Descriptor) and value.spec is not None:
         yield from (with_spec(value, spec) for spec in others(value.spec, kind))
     elif isinstance(value, tuple | list) and any(isinstance(part, Descriptor) for part in value):
         for at in reversed(range(len(value))):

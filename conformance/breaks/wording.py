@@ -8,17 +8,25 @@ from functools import cache
 from typing import Any
 
 from dualdnn.api.document import functions
+from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
+from dualdnn.api.graph.attributes import TYPES
 
 from .demands import DIMENSION
+from .places import node_of
 
 Declared = dict[str, Any]  # fields of a break; its matter is always named
 ORDINALS = {word: f"dimension {i}" for i, word in DIMENSION.items()}
 PIECE = re.compile(r"[,;] (?:and )?")
 DEMANDED_DIMENSION = re.compile(r"(first|second|third|fourth) (?:dimension )?equals\b")
-ALIGNED = re.compile(r"^(CUDNN_FUSED_\w+): .*must be non-NULL and at least .* aligned")
+ALIGNED = re.compile(
+    r"^(CUDNN_FUSED_\w+): where a placeholder is (\w+), .*must be non-NULL and at least (element|16-byte) aligned"
+)
+MISALIGNED = {"element": "bytes of its elements", "16-byte": r"is at 0x\w+, its placeholder is"}  # what refusals say
 # One of the functions behind these words must initialise an object.
 INITIALISED = re.compile(r"\b(?:must be|is to be|must have been) (?:initiali[sz]ed|set) (?:by|with)\b(.*)")
 HELD = re.compile(r"^(\w+) holds exactly the data given to \w+\(\), and is NULL if")
+WHEN = re.compile(r"^(\w+)\b.* is used only when an activation")
 OF_WEIGHTS = re.compile(r"^(\w+Desc) is an already initiali[sz]ed filter descriptor .*\b(?:at|by) (w|dw)\.$")
 BY_MODE = re.compile(r"\bits dimensions depend on mode\b")
 # A step of a use case sets such an attribute.
@@ -26,6 +34,15 @@ STEP = re.compile(r"^Step \w+: set (CUDNN_ATTR_\w+) .*\b(CUDNN_TYPE_\w+), (\d|on
 SPATIAL = "3"  # spatial dimensions of the use case
 OPAQUE = ("CUDNN_TYPE_BACKEND_DESCRIPTOR", "CUDNN_TYPE_HANDLE", "CUDNN_TYPE_VOID_PTR")  # types without other values
 SETTER = "cudnnBackendSetAttribute"
+GIVEN = re.compile(r"\b(?:defined|given) by rnnDesc and the input (?:width|dimensions)\b")
+BYTES = re.compile(r"\bbytes?\b")
+# Such a sentence says what an attribute holds. Refusals of anything else have these messages.
+HOLDS = re.compile(r"(CUDNN_ATTR_\w+) (?:has attribute type|holds the descriptor)\b")
+CANNOT_HOLD = {
+    "other type": "the elements of",
+    "other number": r"has \d+ to \d+ elements",
+    "other kind": "is no element of",
+}
 # A row of the tables of convolutions may permit these: words of the row, and what a descriptor in such a call holds.
 PERMITTED = {
     "dilation": (r"dilations? (?:> 0|greater than 0)", r"dilation=\((?:\d+, )*[2-9]"),
@@ -42,16 +59,41 @@ LIMITS = {
     "input channels": (r"input and output channel counts multiples", "needs input channels"),
     "output channels": (r"input and output channel counts multiples", "needs output channels"),
 }
+EACH = ("dilation 1", "stride 1")  # limits that hold in each dimension
+RANK = {"2D": 2, "3D": 3}  # spatial dimensions, by the beginning of a row
+DILATED = re.compile(r"\bare refused when any dilation differs from 1\b")
+ALGORITHM_NAMES = {"cudnnConvolutionBackwardFilter": "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_"}
 EVERY_FORMAT = re.compile(
     r"(xDesc and yDesc|dxDesc|first (?:tensor )?column(?: \(\w+ dyDesc\)| \(dyDesc\))?)[^;]*? (?:any format|all(?: formats)?) (?:except|but)"
 )
 
 
 @cache
+def sizes_of(clause: Any) -> tuple[str, ...]:
+    """Return the sizes in bytes that a caller gives, if a sentence names them; too small ones must be refused."""
+    known = functions().get(clause.function)
+    # Such a search tries the algorithms for which the workspace is large enough.
+    limits = clause.function.startswith("cudnnFindConvolution")
+    if known is None or limits or clause.status or clause.kind != "workspace" or not BYTES.search(clause.text):
+        return ()
+    words = re.findall(r"\w+", clause.text)
+    return tuple(p.name for p in known.arguments if p.name in words and p.name.endswith(("Size", "SizeInBytes")))
+
+
+@cache
 def worded(clause: Any) -> tuple[Declared, ...]:
     """Return the breaks of matters that a sentence has in words; nothing for most sentences."""
-    found = (*_of_dimensions(clause), *_of_pointers(clause), *_of_objects(clause), *_of_step(clause))
-    return tuple({"function": clause.function, "clause": clause.id, **one} for one in found)
+    found: tuple[Declared, ...] = (
+        *_of_dimensions(clause), *_of_pointers(clause), *_of_objects(clause), *_of_step(clause), *_of_elements(clause),
+        *_of_algorithms(clause),
+    )  # fmt: skip
+    if GIVEN.search(clause.text):
+        found += (
+            {"how": "argument", "point": "rnnDesc", "kind": "shape", "matter": "rnnDesc"},
+            {"how": "argument", "point": "xDesc", "kind": "width", "matter": "xDesc"},
+        )
+    small = ({"how": "accepted", "point": f"{name} is", "matter": name} for name in sizes_of(clause))
+    return tuple({"function": clause.function, "clause": clause.id, **one} for one in (*found, *small))
 
 
 def _of_dimensions(clause: Any) -> Iterator[Declared]:
@@ -72,10 +114,13 @@ def _of_dimensions(clause: Any) -> Iterator[Declared]:
 def _of_pointers(clause: Any) -> Iterator[Declared]:
     """Yield breaks of what a sentence says of NULL, of alignment, and of the memory beside its descriptor."""
     if found := ALIGNED.search(clause.text):
-        for what in ("NULL", "alignment"):
+        for what, said in (("NULL", f"is NULL, its placeholder is {found[2]}"), ("alignment", MISALIGNED[found[3]])):
             yield {
-                "how": "accepted", "function": "cudnnFusedOpsExecute", "point": what, "only": (found[1],), "matter": what,
+                "how": "accepted", "function": "cudnnFusedOpsExecute", "point": said, "only": (found[1],), "matter": what,
             }  # fmt: skip
+    if found := WHEN.search(clause.text):
+        yield {"how": "unread", "point": found[1], "matter": "use"}
+        yield {"how": "NULL refused", "point": found[1], "matter": "otherwise"}
     if found := HELD.search(clause.text):
         yield {"how": "unread", "point": found[1], "matter": "contents"}
         yield {"how": "NULL refused", "point": found[1], "matter": "NULL"}
@@ -108,6 +153,22 @@ def _of_step(clause: Any) -> Iterator[Declared]:
         yield {"how": "argument", "function": SETTER, "point": "arrayOfElements", "only": (label,), "matter": "values"}
 
 
+def _of_elements(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of what an attribute cannot hold: elements of another type or number, descriptors of another kind."""
+    label = HOLDS.match(clause.text)
+    attributes = TYPES[Kind[clause.function]].attributes if label else {}
+    if label is None or attributes[Name[label[1]]].read_only or attributes[Name[label[1]]].unsupported:
+        return
+    for what, said in CANNOT_HOLD.items():
+        if what != "other kind" or OPAQUE[0] in clause.text:
+            yield {
+                "how": "accepted", "function": SETTER, "point": said, "only": (clause.function, label[1]), "matter": what,
+                "clause": "",
+            }  # fmt: skip
+    if "holds" in label[0]:  # What the descriptor is for shows in a run.
+        yield {"how": "element", "function": "cudnnBackendExecute", "only": node_of(clause), "matter": "use"}
+
+
 def of_row(clause: Any, algorithms: tuple[str, ...]) -> Iterator[Declared]:
     """Yield breaks of the formats, dilations, groups and limits in a row of a table of convolutions."""
     text, base = clause.text, {"function": clause.function}
@@ -128,3 +189,20 @@ def of_row(clause: Any, algorithms: tuple[str, ...]) -> Iterator[Declared]:
         for what, (words, said) in LIMITS.items():
             if re.search(words, text):
                 yield {**base, "how": "accepted", "point": said, "only": (algorithm,), "matter": what}
+                if what in EACH:
+                    yield from ({**base, **one, "point": said} for one in _in_each(algorithm, what, RANK[text[:2]]))
+
+
+def _in_each(algorithm: str, what: str, rank: int) -> Iterator[Declared]:
+    """Yield a break for each dimension in which alone a limit of an algorithm is exceeded."""
+    for at in range(rank):
+        values = ", ".join("[2-9]" if i == at else "1" for i in range(rank))
+        held = rf"{what.split()[0]}=\({values}\)"
+        yield {"how": "accepted", "only": (algorithm, held), "matter": f"{what} of {algorithm} in dimension {at}"}
+
+
+def _of_algorithms(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of a dilation in each dimension that a sentence forbids some algorithms."""
+    begin = ALGORITHM_NAMES.get(clause.function, "") if DILATED.search(clause.text) else ""
+    for name in re.findall(r"\bALGO_(\w+)", clause.text) if begin else ():
+        yield from _in_each(f"{begin}{name}", "dilation 1", 2)
