@@ -172,6 +172,7 @@ IN_EACH: list[tuple[Algo, dict[str, Any]]] = [
 STRIDE_1 = (FFT, FFT_TILING, WINOGRAD, NONFUSED)
 
 
+@pytest.mark.ours
 @shows(f"{F}/c25-c30 c33 c34 c36 c41 c58")
 @pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
 def test_limits_in_each_dimension(caller, refuses, algo, options):

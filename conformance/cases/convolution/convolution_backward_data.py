@@ -75,6 +75,7 @@ IN_EACH: list[tuple[Algo, dict[str, Any]]] = [
 STRIDE_1 = (FFT, FFT_TILING, WINOGRAD, NONFUSED)
 
 
+@pytest.mark.ours
 @shows(f"{D}/c13-c16 c18 c19")
 @pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
 def test_limits_in_each_dimension(caller, refuses, algo, options):

@@ -81,6 +81,7 @@ IN_EACH: list[tuple[Algo, dict[str, Any]]] = [(algo, {}) for algo in (FFT, FFT_T
 STRIDE_1 = (FFT, FFT_TILING, NONFUSED)
 
 
+@pytest.mark.ours
 @shows(f"{F}/c16-c19 c36")
 @pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
 def test_limits_in_each_dimension(caller, refuses, algo, options):
