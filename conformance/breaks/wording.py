@@ -197,7 +197,7 @@ def _in_each(algorithm: str, what: str, rank: int) -> Iterator[Declared]:
     """Yield a break for each dimension in which alone a limit of an algorithm is exceeded."""
     for at in range(rank):
         values = ", ".join("[2-9]" if i == at else "1" for i in range(rank))
-        held = rf"{what.split()[0]}=\({values}\)"
+        held = rf"{what.split()[0]}=\({values}"
         yield {"how": "accepted", "only": (algorithm, held), "matter": f"{what} of {algorithm} in dimension {at}"}
 
 

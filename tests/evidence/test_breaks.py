@@ -413,7 +413,10 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
     [
         ("cudnnActivationForward/c03", ("alpha", "beta")),
         ("cudnnCTCLossDescriptor_t/c01", ("cudnnCreateCTCLossDescriptor", "cudnnDestroyCTCLossDescriptor")),
-        ("CUDNN_BACKEND_TENSOR_DESCRIPTOR/c05", ("attributeType", "elementCount")),
+        (
+            "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c04",
+            ("attributeType", "elementCount", "other type", "other number", "other kind"),
+        ),
         (
             "cudnnConvolutionForward/c27",
             (
@@ -421,8 +424,11 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
                 "accepted",
                 "PSEUDO_HALF_CONFIG",
                 "FLOAT_CONFIG",
-                "dilation 1",
-                "stride 1",
+                *(
+                    f"{limit}{where}"
+                    for limit in ("dilation 1", "stride 1")
+                    for where in ("", *(f" of CUDNN_CONVOLUTION_FWD_ALGO_FFT in dimension {at}" for at in range(2)))
+                ),
                 "padded input",
                 "padding",
             ),
