@@ -156,8 +156,9 @@ def _of_step(clause: Any) -> Iterator[Declared]:
 def _of_elements(clause: Any) -> Iterator[Declared]:
     """Yield breaks of what an attribute cannot hold: elements of another type or number, descriptors of another kind."""
     label = HOLDS.match(clause.text)
-    attributes = TYPES[Kind[clause.function]].attributes if label else {}
-    if label is None or attributes[Name[label[1]]].read_only or attributes[Name[label[1]]].unsupported:
+    name = Name.__members__.get(label[1]) if label else None
+    attribute = TYPES[Kind[clause.function]].attributes[name] if name else None
+    if label is None or attribute is None or attribute.read_only or attribute.unsupported:
         return
     for what, said in CANNOT_HOLD.items():
         if what != "other kind" or OPAQUE[0] in clause.text:
