@@ -102,7 +102,7 @@ def loses(orders, connection):
     if not orders.known:
         AcceleratedBackend("emulated").device.allocate = None
     finding = Finding(Key("", "", subject.name, "", "DeviceError"), "", entry)
-    judge = SimpleNamespace(subjects=[subject], examine=lambda _: finding)
+    judge = SimpleNamespace(subjects=[subject], unasked=0, examine=lambda _: finding)
     Worker(orders, connection, judge).examine(entry)
     connection.send(("ended", ({}, [])))
 
