@@ -30,6 +30,7 @@ from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
 
 from ..bench.rows import rows
+from ..bits.operations import SEQUENCES_AND_GRIDS
 from . import build_ahead, kernel_sweeps
 from .build_ahead import Module, Progress
 from .warm_up import modules_at_levels, modules_of, with_room
@@ -77,7 +78,7 @@ FIRST_ALONE = {"recurrent_networks"}
 def listed(gpu: StandIn, part: str) -> list[Module]:
     """Return the modules of one part: of ``dualdnn build`` or of a sweep."""
     if part == BUILT:
-        operations = [*build_ahead.timed(gpu, rows()), *build_ahead.kinds(gpu)]
+        operations = [*build_ahead.timed(gpu, rows()), *build_ahead.kinds(gpu), *SEQUENCES_AND_GRIDS.values()]
         found = build_ahead.wanted_modules(gpu)
     else:
         operations = [with_room(operation, gpu) for operation in kernel_sweeps.PARTS[part]()]
