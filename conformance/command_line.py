@@ -60,6 +60,8 @@ EXTRAS = {  # package -> extra that installs it
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    if arguments is None:
+        _end_as_if_interrupted()
     given = sys.argv[1:] if arguments is None else arguments
     named = next((word for word in given if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(prog="dualdnn", description=f"The executable edition of the {SPECIFICATION}.")
@@ -83,6 +85,17 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(given)
     chosen.invocation = shlex.join(["dualdnn", *given])
     return _told(chosen, lambda: run_guarded(chosen, lambda: _told(chosen, lambda: chosen.run(chosen))))
+
+
+def _end_as_if_interrupted() -> None:
+    """Say why when SIGTERM ends this process, and report what is done, as after an interrupt. Children just end."""
+
+    def end(*_: object) -> None:
+        print("\ndualdnn: another program, or a library under test, sent SIGTERM", file=sys.stderr, flush=True)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
 def _told(chosen: argparse.Namespace, run: Callable[[], int]) -> int:

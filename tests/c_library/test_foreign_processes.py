@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 
 import pytest
 from dualdnn.api.document import functions
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.guarded import INTERRUPTED
 from dualdnn.conformance.report import read_json
 from dualdnn.conformance.suite import workers
 
@@ -23,6 +25,7 @@ DEEDS = {
     "leave": "if (fork() == 0) { sleep(90); _exit(0); } for (;;) pause()",
     "stop": "raise(SIGSTOP)",
     "interrupt": "raise(SIGINT)",
+    "end parent": "kill(getppid(), SIGTERM)",
     "nap": "sleep(4)",
     "round": "fesetround(FE_UPWARD)",
     "scribble": 'for (int n = 3; n < 64; n++) write(n, "\\0\\xff" "Agarbage garbage", 18)',
@@ -150,6 +153,24 @@ def test_a_copy_that_is_made_where_a_library_is_loaded_is_a_finding(library, tmp
     status, cases = run(tmp_path, library(constructor="copy"), "--jobs", "1")
     assert status == 1 and [case.outcome for case in cases] == ["failed"], capfd.readouterr().out
     assert "forked: a copy of its process came back from a call" in cases[0].message
+
+
+def test_a_library_that_ends_the_run_is_one_sentence(library, tmp_path):
+    path = library(handles=True, cudnnSetPooling2dDescriptor="end parent")
+    command = [
+        sys.executable,
+        "-m",
+        "dualdnn.conformance",
+        "conformance",
+        "--subject",
+        f"library:{path}",
+        "--jobs",
+        "1",
+    ]
+    case = ["--case", "pooling/test_null_descriptors", "--out", str(tmp_path)]
+    done = subprocess.run([*command, *case], capture_output=True, text=True, timeout=80)
+    assert done.returncode == INTERRUPTED
+    assert "another program, or a library under test, sent SIGTERM" in done.stderr
 
 
 @pytest.mark.long  # starts two workers
