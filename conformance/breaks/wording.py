@@ -28,6 +28,8 @@ INITIALISED = re.compile(r"\b(?:must be|is to be|must have been) (?:initiali[sz]
 HELD = re.compile(r"^(\w+) holds exactly the data given to \w+\(\), and is NULL if")
 WHEN = re.compile(r"^(\w+)\b.* is used only when an activation")
 OF_WEIGHTS = re.compile(r"^(\w+Desc) is an already initiali[sz]ed filter descriptor .*\b(?:at|by) (w|dw)\.$")
+STEPS = re.compile(r"^(\w+Desc) is an array (?:of|with) .*fully packed")
+THREE = re.compile(r"\bthree dimensions\b|\b3-dimensional\b")
 BY_MODE = re.compile(r"\bits dimensions depend on mode\b")
 # A step of a use case sets such an attribute.
 STEP = re.compile(r"^Step \w+: set (CUDNN_ATTR_\w+) .*\b(CUDNN_TYPE_\w+), (\d|one value per spatial dimension)\b")
@@ -107,6 +109,13 @@ def _of_dimensions(clause: Any) -> Iterator[Declared]:
         for what in named
         if len(named) > 1
     )
+    if found := STEPS.search(clause.text):
+        said = {"number": r"has \d+ descriptors", "strides": r"\[0\] has strides"}
+        said |= {"rank": r"\[0\] has dimensions"} if THREE.search(clause.text) else {}
+        yield from (
+            {"how": "accepted", "point": rf"{found[1]} ?{words}", "matter": what, "clause": ""}
+            for what, words in said.items()
+        )
     if BY_MODE.search(clause.text):
         yield {"how": "argument", "point": "mode", "kind": "shape", "matter": "mode"}
 

@@ -314,9 +314,11 @@ def test_wrong_steps(subject, prepared, name):
         for wrong in (
             steps(one(3), one(1), one(2)), steps(one(3), one(2), one(1, size + 1)), steps(*(one(b, size + 1) for b in (3, 2, 1))),
             steps(one(3), one(3), one(1)), steps(gaps, gaps, gaps), steps(*(TensorSpec.packed(FLOAT, (b, 1, size)) for b in (3, 2, 1))),
-            steps(one(3), one(2), one(1, kind=HALF)),
+            steps(one(3), one(2), one(1, kind=HALF)), steps(*(TensorSpec.packed(FLOAT, (b, size, 1, 1)) for b in (3, 2, 1))),
         ):  # fmt: skip
             call.refused(BAD_PARAM, shape, **{parameter: wrong})
+        for batches in ((3, 2), (3, 2, 1, 1)):
+            call.refused(BAD_PARAM, "cudnnStatus_t/c05", **{parameter: steps(*map(one, batches))})
         call.refused(BAD_PARAM, invalid, **{parameter: None})
         call.refused(NOT_SUPPORTED, ragged, **{parameter: steps(*(one(b, kind=INT8) for b in (3, 2, 1)))})
     for length in (0, -1):
