@@ -11,11 +11,19 @@ from dualdnn.api import cudnn
 from dualdnn.api.abi.objects import _value
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Backward
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Forward
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t, cudnnStatus_t
-from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec, Unsupported
+from dualdnn.api.operations import (
+    ConvolutionBackwardData,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    TensorSpec,
+    Unsupported,
+)
 from dualdnn.api.operations.backend import LEVELS
-from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance.bits.graphs import GRAPHS_AND_FUSED, with_images
 from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64, Builder, proposed
@@ -175,6 +183,16 @@ def test_every_solver_that_may_serve_adds_in_the_order_of_the_level(as_on_a_gpu)
             named = [each for each in family.solvers if each.name in backend.solvers(operation)]
             assert len(named) > 1
             assert {each.summation_order(problem) for each in named} == {order}
+
+
+@pytest.mark.parametrize("images", [1, 32, 300])
+def test_every_size_of_a_batch_is_served(as_on_a_gpu, images):
+    """What a solver takes at a level depends on one image, not on the products of all."""
+    described = replace(DESCRIBED, compute_type=HALF, padding=(0, 2), stride=(2, 2), dilation=(2, 3))
+    dx, dy = (TensorSpec.packed(HALF, (images, *rest), NHWC) for rest in ((32, 12, 4), (1, 4, 3)))
+    w, algo = FilterSpec(HALF, NHWC, (1, 32, 3, 2)), Backward.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
+    operation = ConvolutionBackwardData(described, algo, 0, 1.0, 0.0, w, dy, dx)
+    assert handle("batch").backend.solvers(operation)
 
 
 def test_an_order_that_no_solver_reaches_is_refused(as_on_a_gpu, monkeypatch):

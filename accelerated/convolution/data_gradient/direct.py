@@ -38,7 +38,7 @@ class DataGradientDirect(Solver[DataGradientProblem]):
 
     def serves(self, problem: DataGradientProblem) -> bool:
         o = problem.operation
-        tiny = o.convolution.group_count == 1 and prod(o.dx.dims) * o.terms <= TINY
+        tiny = o.convolution.group_count == 1 and prod(problem.canonical.operation.dx.dims) * o.terms <= TINY
         return (tiny and o.algo == Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1) or self._is_alone(problem)
 
     def applies(self, problem: DataGradientProblem) -> bool:
