@@ -206,4 +206,10 @@ _dropping = forward(
     api.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, (3, 2, 3, 1, 2, 3), 3, 0.0, True, (),
 )  # fmt: skip
 DROPPING = {"lstm-dropout": _dropping, "lstm-dropout-gradient": backward(_dropping)[0]}
-ALONE = {**WITHIN_IMAGES, **SEQUENCES_AND_GRIDS}
+_high = ops.PoolingSpec(
+    api.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, api.cudnnNanPropagation_t(0), (8, 8), (0, 1), (8, 1)
+)
+HIGH_WINDOW = ops.PoolingForward(
+    _high, 1.0, 0.0, ops.TensorSpec.packed(FLOAT, (2, 1, 8, 8)), ops.TensorSpec.packed(FLOAT, (2, 1, 1, 3))
+)
+ALONE = {**WITHIN_IMAGES, **SEQUENCES_AND_GRIDS, "pooling-high-window": HIGH_WINDOW}

@@ -37,9 +37,11 @@ class GenericForward(PoolingSolver):
     kinds = (FORWARD,)
 
     def summation_order(self, problem: PoolingProblem) -> Order | None:
-        """Return None for bands, because the batch decides how many threads share their rows."""
+        """Return how many threads share the rows and the columns of a window, where bands pool it."""
         found = self._configured(problem)
-        return None if found is None or found.entry.endswith("bands") else super().summation_order(problem)
+        if found is None or not found.entry.endswith("bands"):
+            return found and super().summation_order(problem)
+        return Order("fma", (self.name, found.arguments.slices.divisor, found.arguments.lane_bits))
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         shape = problem.shape
@@ -76,10 +78,13 @@ def _bands(problem: PoolingProblem) -> Configuration | None:
     if shape.channels_last:
         neighbours = gcd(shape.extents[-1] // width, power_of_two(max(1, THREADS // row.input)))
         vectors, channels, step = row.input * neighbours, neighbours * width, row.x_stride
-    walk = walk_of(replace(shape, axes=[high, deep, replace(row, output=1)]), channels, forward=True)
-    parts = -(-rows // MAX_ROWS)
-    slices = max(1, min(parts if walk.vectors * vectors * parts >= MANY_THREADS else rows, THREADS // vectors))
-    bands = max(1, min(THREADS // (vectors * slices), walk.vectors // problem.device.multiprocessors))
+    axes = [high, deep, replace(row, output=1)]
+    walk, canonical = (
+        walk_of(replace(each.shape, axes=axes), channels, forward=True) for each in (problem, problem.canonical)
+    )
+    parts, many = -(-rows // MAX_ROWS), canonical.vectors
+    slices = max(1, min(parts if many * vectors * parts >= MANY_THREADS else rows, THREADS // vectors))
+    bands = max(1, min(THREADS // (vectors * slices), many // problem.device.multiprocessors))
     threads = min(THREADS, -(-bands * slices * vectors // WARP) * WARP)
     columns = min(row.window, row.input) * slices
     lanes = power_of_two(max(1, min(WARP, columns // SUMMANDS, threads // (bands * row.output * channels))))
