@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api import cudnn, releases
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
 from .binding.types import NothingCreated
@@ -83,7 +84,8 @@ class OwnSubject:
                 if error.status != NOT_INITIALIZED:
                     raise
                 self.device = "emulated"
-        return self.cudnn.cudnnCreate(backend=self.backend, device=self.device, as_release=self._as)
+        level = RUN if self.backend == "reference" else None  # DUALDNN_REPRODUCIBLE is for the others.
+        return self.cudnn.cudnnCreate(backend=self.backend, device=self.device, as_release=self._as, reproducible=level)
 
     @property
     def _as(self) -> str:

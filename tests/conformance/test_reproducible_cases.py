@@ -18,6 +18,7 @@ from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases import reproducible as cases
 from dualdnn.conformance.programs import running
 from dualdnn.conformance.report import load_clauses
+from dualdnn.conformance.subjects import open_subject
 
 FORWARD = operations.convolution(ConvolutionForward, operations.FORWARD(0), "fma-nchw", "3x3")
 FILTER = operations.convolution(ConvolutionBackwardFilter, operations.FILTER(1), "fma-nchw", "3x3", 9)
@@ -83,6 +84,13 @@ def test_an_order_that_a_solver_does_not_have(caller, monkeypatch):
     assert isinstance(other, Order)
     monkeypatch.setattr(Tiny, "summation_order", lambda *_: other)
     assert any("convolution.tiny" in found for found in bits.of_solvers(caller("run"), FORWARD))
+
+
+def test_the_reference_judges_at_any_level(monkeypatch):
+    """A replay with DUALDNN_REPRODUCIBLE runs on both backends, and the reference promises no level but ``run``."""
+    monkeypatch.setenv("DUALDNN_REPRODUCIBLE", "batch")
+    levels = [open_subject(name).new_handle().reproducible for name in ("reference", "accelerated:emulated")]
+    assert levels == ["run", "batch"]
 
 
 def test_every_clause_of_this_edition_has_a_case():
