@@ -87,7 +87,7 @@ def test_device_memory_of_the_program(subject, cudnn, handle, refuses, memory):
     too_little = [Interface(at, (5,)), Interface(at, (11,), "<f2"), Interface(at, (0,)), Interface(0, (0,))]
     if subject.name.endswith("emulated"):  # This device knows the memory at an address.
         too_little.append(at + 172)
-        for held in (Interface(at + 172), Interface(at + 4, (48,)), at + 2**20):
+        for held in (Interface(at + 172), Interface(at + 4, (48,)), 2**20):  # No program has memory there.
             refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, handle, one, held, 3.0)
     for held in too_little:
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor, handle, six, held, 3.0)
