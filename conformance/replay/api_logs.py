@@ -41,6 +41,7 @@ from dualdnn.api.operations.specs import vector_length
 from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, sized
+from ..calls.descriptors import made as made_by
 from ..programs.observer import AMPLE, Memory, Seen, Shadow
 from ..subjects import open_subject
 from ..trial import attempt
@@ -246,13 +247,18 @@ def _any_number(text: str) -> Any:
         return words[text]
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise Unreadable(f"{_shown(text)} is no number") from None
-    return tuple(value) if isinstance(value, list) else value
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        value = None
+    found = tuple(value) if isinstance(value, list) else value
+    if not {type(each) for each in (found if isinstance(found, tuple) else (found,))} <= {int, float}:
+        raise Unreadable(f"{_shown(text)} is no number")
+    return found
 
 
 def _enumerator(kind: str, text: str) -> Any:
-    """Return an enumerator by its number, which follows its name or is alone."""
+    """Return an enumerator by its number, which follows its name or is alone, or by its name."""
+    if ENUMERATOR_NUMBERS.get(text, ("", 0))[0] == kind:
+        return ENUMERATOR_NUMBERS[text][1]
     if not (NUMBERED.fullmatch(text) or re.fullmatch(r"-?\d+", text)):
         raise Unreadable(f"{_shown(text)} is no enumerator of {kind}")
     number, name = _number(text, "int"), text.partition(" ")[0]
@@ -425,7 +431,7 @@ class Reader:
         parameters, given = self._logged(call, documented), list(call.arguments.items())
         target = self._target(call, documented)
         ranks = [
-            len(_number(value["dimA"][1]))
+            len(Fields("", value).numbers("dimA"))
             for _, (_, value) in given
             if isinstance(value, dict) and "dimA" in value and isinstance(value["dimA"][1], str)
         ]
@@ -555,6 +561,10 @@ class Reader:
             if base not in DESCRIBED:
                 raise Unreadable(f"{name}: what cuDNN logs of a {base} cannot be read")
             made.spec = DESCRIBED[base](Fields(base, value), rank)
+            try:
+                made_by(cudnn, made.spec)
+            except CudnnError as error:  # No program has such a descriptor: the log is at fault.
+                raise Unreadable(f"{name}: {error}") from None
         elif value != "None":
             try:
                 made.spec = parse(value)

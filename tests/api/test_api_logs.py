@@ -200,6 +200,26 @@ def test_sizes_that_no_descriptor_has_are_skipped(dims, said):
     assert not found.asked and [reason for _, reason in found.skipped] == [said]
 
 
+@pytest.mark.parametrize("before, after, said", [
+    ("windowDimA: type=int; val=[3,3]", "windowDimA: type=int; val=[0,3]", "poolingDesc: cudnnSetPooling2dDescriptor: CUDNN_STATUS_BAD_PARAM: windowHeight is 0"),
+    ("strideA: type=int; val=[2,2]", "strideA: type=int; val=[2,-2]", "poolingDesc: cudnnSetPooling2dDescriptor: CUDNN_STATUS_BAD_PARAM: "),
+    ("val=1.000000", "val={1: 2}", "alpha, a CUDNN_DATA_FLOAT, cannot be read: '{1: 2}' is no number"),
+    ("val=1.000000", "val={[]}", "alpha, a CUDNN_DATA_FLOAT, cannot be read: '{[]}' is no number"),
+    ("val=[2,3,9,11]", "val=5", "a cudnnTensorDescriptor_t with 1 of 4 entries of dimA"),
+])  # fmt: skip
+def test_values_that_no_program_has_are_skipped(before, after, said):
+    """Neither the program nor a subject is blamed for what a log garbles."""
+    assert before in POOLING
+    _, found = of(POOLING.replace(before, after))
+    ((_, reason),) = found.skipped
+    assert not found.asked and not found.refused and reason.startswith(said)
+
+
+def test_an_enumerator_without_its_number_is_read_by_its_name():
+    _, found = of(POOLING.replace("CUDNN_POOLING_MAX (0)", "CUDNN_POOLING_MAX"))
+    assert not found.skipped and len(found.asked) == 1
+
+
 @pytest.mark.parametrize("text", ["", "nothing of a log\n", "CuDNN (v8907) function cudnnCreate() called:"])
 def test_texts_of_little(text):
     log, found = of(text)
