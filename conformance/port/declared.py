@@ -17,9 +17,10 @@ from .passing import passing_macros
 
 _NUMBERS = rb"[-+]?(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*"
 _COMPARED_IN_TEXT = re.compile(rb"(?:[=!]=[ \t(]*|\bcase[ \t]+)([-+]?\w+)|\b(\d\w*)[ \t)]*[=!]=")
-_MACRO = re.compile(
-    rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(*[ \t]*%b[ \t]*\)*[ \t]*(?://.*|/\*.*)?\r?$" % _NUMBERS, re.M
-)
+_MACRO = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^()\n]*\))?[ \t]+((?:[^\n\\]|\\\r?\n|\\.)*)", re.M)
+# An index or a template argument in the body of a macro is no value of it, nor is a comment.
+_NO_VALUE = re.compile(rb"/\*.*?\*/|//.*|\[[^\[\]]*\]|<[^<>?]*>", re.S)
+_STATEMENT = re.compile(rb"[{;\"]|cudnn", re.I)
 _MACRO_OF_ENUMERATOR = re.compile(
     rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(*[ \t]*(CUDNN_\w+)[ \t]*\)*[ \t]*\r?$", re.M
 )
@@ -97,7 +98,6 @@ class Declared(Expressions):
         # Only what headers declare outside of functions is seen here.
         listed = outer.variables.items() if outer else ()
         self.variables = {name: around for name, all_ in listed if (around := [v for v in all_ if v[1] == EVERYWHERE])}
-        self.macros |= {match[1] for match in _MACRO.finditer(text)}
         self.comparing |= dict(_comparing(text))
         self.passing |= passing_macros(text)
         self.constants |= dict(_enumerators(text))
@@ -122,6 +122,11 @@ class Declared(Expressions):
                 self.constructed.add((record(node), code(node)[0].text))
             elif node.type == "function_declarator" and declarator(node)[0] == (record(node).encode() or None):
                 self.constructed.add((record(node), b""))
+        for macro in _MACRO.finditer(text):
+            body = _NO_VALUE.sub(b" ", macro[2])
+            words = set(re.findall(rb"\b\w+", body))
+            if not _STATEMENT.search(body) and (words & self.macros or any(word[:1].isdigit() for word in words)):
+                self.macros.add(macro[1])
         for node in found:
             self._deduce(node)
             self._carries(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ DEDUCED = ("auto", "decltype(auto)")
 RECORDS = frozenset({"struct_specifier", "class_specifier", "union_specifier"})
 KIND_OF_NAME = {member.name: kind for kind, members in ENUMERATIONS.items() for member in members}
 _TYPEOF = (b"typeof", b"__typeof__", b"__typeof")
+_MEASURED = re.compile(r"(?:std )?(?:(?:remove_\w+|decay)_t<)?(?:decltype|(?:__)?typeof(?:__)?)\b.*", re.DOTALL)
 _CALLEES = {"qualified_identifier": "name", "field_expression": "field", "pointer_expression": "argument"}
 _POINTS = frozenset(
     {"pointer_declarator", "array_declarator", "abstract_pointer_declarator", "abstract_array_declarator"}
@@ -34,6 +36,10 @@ _FIRST = frozenset(
 _NUMBERS = frozenset(
     {"binary_expression", "update_expression", "unary_expression", "sizeof_expression"}
     | {"number_literal", "char_literal"}
+)
+# These functions of C and C++ return integers.
+_INTEGER_RESULTS = re.compile(
+    rb"ato(?:i|ll?)|(?:str)?to(?:i|u?ll?)|rand|l?labs|abs|(?:f?get|to)c(?:har)?|str(?:n?(?:case)?)cmp"
 )
 _BINDERS = frozenset(
     {b"bind", b"bind_front", b"ref", b"cref", b"function"}
@@ -138,7 +144,7 @@ class Expressions:
         if node.type in ("identifier", "type_identifier"):
             around = self._variable(node.text, node.start_byte)
             if around is None and node.text in self.fields and (of_this := record(node)):
-                return self.records.get(of_this, {}).get(node.text, ("", 0))
+                return self._member(of_this, node.text)
             return containers.settled(*around[2:]) if around else ("", 0)
         if node.type == "this":
             return record(node), 1
@@ -152,6 +158,9 @@ class Expressions:
             return kind, depth + (1 if is_address else -1)
         if node.type == "call_expression":
             return self._called(node)
+        if node.type == "binary_expression" and node.child_by_field_name("operator").text in (b"+", b"-"):
+            kind, depth = self.declared(node.child_by_field_name("left"))  # A pointer may be moved by a number.
+            return (kind, depth) if depth > 0 else ("", 0)
         if node.type == "compound_literal_expression":
             kind = self.named(node)
             return self._made(kind, code(node.child_by_field_name("value"))) or kind, 0
@@ -186,6 +195,10 @@ class Expressions:
             return self.bare(containers.element(owner, containers.ELEMENTS[field])), 0
         if field in (members := _MEMBERS.get(owner, {})):
             return members[field], 0
+        return self._member(owner, field)
+
+    def _member(self, owner: str, field: bytes) -> tuple[str, int]:
+        """Return the type of a member: of this class, or of the one type that members of this name have in the file."""
         known = self.fields.get(field, set())
         return self.records.get(owner, {}).get(field) or (next(iter(known)) if len(known) == 1 else ("", 0))
 
@@ -241,7 +254,7 @@ class Expressions:
                 self.bare(node.child_by_field_name("function").text.decode()),
                 node.child_by_field_name("arguments"),
             )
-        if text.startswith("decltype") and (measured := _decltype(node)) is not None:
+        if _MEASURED.fullmatch(text) and (measured := _decltype(node)) is not None:
             text = self.kind_of(measured)[0]
         text = self.bare(text)
         known = text.rstrip("*& ") in self.kinds or is_integer(text.rstrip("*& "))
@@ -307,8 +320,9 @@ class Expressions:
         return carried, bool(carried) and around is not None and is_integer(around[2])
 
     def is_number(self, node: Any) -> bool:
-        """Return whether the value is a number: a variable of an integer type, a macro, a cast, arithmetic."""
-        if node.type == "identifier" and node.text in self.macros:
+        """Return whether the value is a number: a variable of an integer type, a macro, a cast, arithmetic, a result."""
+        name = (self.callee(node) or b"") if node.type == "call_expression" else node.text
+        if name in self.macros or (node.type == "call_expression" and _INTEGER_RESULTS.fullmatch(name)):
             return True
         if node.type == "assignment_expression":
             return is_integer(self.type_of(node.child_by_field_name("left")))
@@ -316,8 +330,13 @@ class Expressions:
 
 
 def record(node: Any) -> str:
-    """Return the structure or class around a node: its name, the name of its alias, or its text without a name."""
+    """Return the structure or class around a node: its name, the name of its alias, or its text without a name.
+
+    A method that is defined outside of its class, ``void Layer::run() {}``, belongs to the class, too.
+    """
     while node is not None and node.type not in RECORDS:
+        if node.type == "function_definition" and (owner := _owner(node.child_by_field_name("declarator"))):
+            return owner
         node = node.parent
     if node is None:
         return ""
@@ -325,6 +344,18 @@ def record(node: Any) -> str:
     if name is None and node.parent.type == "type_definition":
         name = node.parent.child_by_field_name("declarator")
     return bare((name or node).text.decode("utf-8", "replace"))
+
+
+def _owner(named: Any) -> str:
+    """Return the innermost scope that a declarator names, without template arguments."""
+    owner = b""
+    while named is not None and named.type not in ("identifier", "field_identifier"):
+        scope = named.child_by_field_name("scope")
+        owner = (scope.child_by_field_name("name") or scope).text if scope is not None else owner
+        inner = named.child_by_field_name("name" if named.type == "qualified_identifier" else "declarator")
+        is_reference = inner is None and named.type == "reference_declarator"
+        named = code(named)[0] if is_reference else inner
+    return owner.decode("utf-8", "replace")
 
 
 def template_call(function: Any) -> tuple[bytes, list[Any]]:
@@ -348,12 +379,14 @@ def _returned_values(body: Any) -> Iterator[Any]:
 
 
 def _decltype(node: Any) -> Any:
-    """Return the expression whose type a cast names by ``decltype``."""
+    """Return the expression whose type a cast names by ``decltype`` or ``typeof``."""
     waiting = [node]
     while waiting:
         found = waiting.pop(0)
         if found.type == "decltype":
             return next(iter(code(found)), None)
+        if found.type == "parameter_declaration":  # This is how the operand of typeof is read.
+            return found.child_by_field_name("type")
         waiting += code(found)
     return None
 

@@ -70,6 +70,8 @@ IN_C = [
         "struct S others[] = {[1] = {2, 2}, [0] = {0}}",
         "struct S others[] = {[1] = {miopenHalf, 2}, [0] = {miopenFloat}}",
     ),
+    ("*(all + 1) = 2", "*(all + 1) = miopenHalf"),
+    ("g((__typeof__(t))2)", "g((__typeof__(t))miopenHalf)"),
     ("p = (cudnnDataType_t[]){0, 2}", "p = (miopenDataType_t[]){miopenFloat, miopenHalf}"),
     ("if (t == 2) g()", "if (t == miopenHalf) g()"),
     ("switch (t) { case 2: g(); }", "switch (t) { case miopenHalf: g(); }"),
@@ -453,6 +455,14 @@ def test_a_range_of_labels_is_left_to_a_person(path, first):
     assert [note.kind for note in others(file)] == ["integer"]
 
 
+@pytest.mark.parametrize("scope", ["Layer", "net::Layer", "Layer<T>", "Derived"])
+def test_a_method_outside_of_its_class_knows_the_members(scope):
+    """Most classes of C++ are declared in a header, and their methods defined elsewhere."""
+    text = "template <class T> class Layer { cudnnDataType_t type_; void run(); }; class Derived : Layer<int> { int n_; void run(); };\n"
+    method = "void {}::run() {{ switch (type_) {{ case {}: if (type_ == {}) g(static_cast<decltype(type_)>({})); }} }}"
+    assert method.format(scope, *["miopenHalf"] * 3) in ported(text + method.format(scope, 2, 2, 2)).after.decode()
+
+
 @pytest.mark.parametrize("source, wanted", IN_C)
 def test_numbers_of_variables_fields_and_labels(source, wanted):
     file = ported(C.format(source), "file.c")
@@ -472,6 +482,9 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
         ("cudnnSetActivationDescriptor(a, MODE, CUDNN_PROPAGATE_NAN, 0)", "MODE is a number of cudnnActivationMode_t"),
         ("enum { MINE = 1 }; cudnnSetActivationDescriptor(a, MINE, CUDNN_PROPAGATE_NAN, 0)", "MINE is a number of cudnnActivationMode_t"),
         ("struct A { using Kind = cudnnDataType_t; }; auto k = static_cast<A::Kind>(n)", "n is a number of cudnnDataType_t"),
+        ("cudnnSetActivationDescriptor(a, MODE_OF(n), CUDNN_PROPAGATE_NAN, 0)", "MODE_OF(n) is a number of cudnnActivationMode_t"),
+        ("cudnnSetActivationDescriptor(a, atoi(s), CUDNN_PROPAGATE_NAN, 0)", "atoi(s) is a number of cudnnActivationMode_t"),
+        ("cudnnDataType_t all[] = { ALL }", "ALL is a number of cudnnDataType_t"),
         ("cudnnSetActivationDescriptor(a, 77, CUDNN_PROPAGATE_NAN, 0)", "the number 77 is no cudnnActivationMode_t"),
         ("x = (cudnnStatus_t)8", "CUDNN_STATUS_EXECUTION_FAILED, which has no counterpart"),
         ("y = table[CUDNN_DATA_FLOAT]", "CUDNN_DATA_FLOAT stands for its number"),
@@ -481,7 +494,8 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
 )  # fmt: skip
 def test_unknown_numbers_are_left_with_a_note(tmp_path, source, told):
     """The tool prints a note and exits with status 1."""
-    text = "#define MODE 1\n" + in_function(source, "int n")
+    text = "#define MODE 1\n#define MODE_OF(x) ((x) ? MODE : MODE + MODE)\n#define ALL 0, 2\n"
+    text += in_function(source, "int n")
     assert any(told in str(left) for left in ported(text).left)
     path = tmp_path / "client.cu"
     path.write_text(text)
