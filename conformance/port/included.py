@@ -60,7 +60,7 @@ class Headers:
 
 
 def _together(headers: list[Declared]) -> Declared:
-    """Return the declarations of headers, those of the last one first."""
+    """Return the declarations of all headers. Of two that have one name, the last one counts."""
     outer = Declared(parser("cuda").parse(b"").root_node, b"", [], headers[0].kinds, called)
     for each in headers:
         for name in SHARED:

@@ -236,7 +236,7 @@ class _CFile:
         return any(child.type == "comment" for child in node.child_by_field_name("arguments").children)
 
     def rearrange(self, node: Any, given: list[Any], form: Any) -> None:
-        """Return the arguments in MIOpen's order, with the separators of the source in their places."""
+        """Put the arguments into MIOpen's order, and keep the separators of the source in their places."""
         if form.arguments == form.parameters:
             return
         listed = node.child_by_field_name("arguments")
@@ -292,7 +292,7 @@ class _CFile:
             self.note(node, "unknown", f"{text} is not in cuDNN 8.0.3: a later version's name, or one of this program")
 
     def called_outside(self, node: Any) -> frozenset[str]:
-        """Port the name of a call, which has its own verdict."""
+        """Return the name if it is the name of a call, which has a verdict of its own."""
         call = node.parent
         while call is not None and call.type in ("qualified_identifier", "template_function"):
             call = call.parent
