@@ -115,9 +115,7 @@ def probed(name: str, seconds: float) -> ProbedSubject:
         )
     if facts is None and not lines:  # This is a fault of the probing process, not of the library.
         raise LibraryUnusable(f"{path} could not be looked at: {said.decode(errors='replace').strip()[-300:]}")
-    if facts is None:
-        raise LibraryUnusable(f"{path} {ending(process.returncode)} while {step}")
-    if process.returncode:
+    if facts is None or process.returncode:
         raise LibraryUnusable(f"{path} {ending(process.returncode)} while {step}")
     return ProbedSubject(**facts | {"shows": tuple(facts["shows"]), "exports": frozenset(facts["exports"])})
 
