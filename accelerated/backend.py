@@ -120,7 +120,8 @@ class AcceleratedBackend:
     def __init__(self, kind: str, reproducible: str = RUN) -> None:
         self.device, self.reproducible = open_device(kind), reproducible
         self.planned_on = at_level(self.device, reproducible)
-        self.description = f"accelerated ({self.device.name})"
+        level = "" if reproducible == RUN else f", reproducible={reproducible!r}"
+        self.description = f"accelerated ({self.device.name}{level})"
         self.plans: dict[Operation, Plan | None] = self.planned_on.__dict__.setdefault("plans", {})
 
     def allocate(self, nbytes: int) -> DeviceBuffer:

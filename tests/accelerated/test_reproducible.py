@@ -94,6 +94,13 @@ def test_the_environment_names_a_level(monkeypatch):
     assert handle("batch").reproducible == "batch"
 
 
+def test_what_a_handle_says_of_itself_names_its_level():
+    """A log and a disagreement of a crosscheck say under which level ``dualdnn replay`` runs the call again."""
+    texts = {level: repr(handle(level)) for level in LEVELS}
+    assert texts["run"] == "<cudnnHandle_t accelerated (emulated device)>"
+    assert all(f"(emulated device, reproducible={level!r})" in texts[level] for level in LEVELS[1:])
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
