@@ -198,7 +198,9 @@ def pooled_dims(pooling: PoolingSpec, tensor: TensorSpec) -> tuple[int, ...]:
     expect(min(room) >= 0, BAD_PARAM, INCORRECT_PARAMETER,
            f"poolingDesc has windows {pooling.window} and paddings {pooling.padding}: a window is larger than the padded input"
            f" of inputDesc {tensor.dims}")  # fmt: skip
-    return (*tensor.dims[:2], *(1 + spare // stride for spare, stride in zip(room, pooling.stride, strict=True)))
+    dims = (*tensor.dims[:2], *(1 + spare // stride for spare, stride in zip(room, pooling.stride, strict=True)))
+    expect(max(dims) < 2**31, BAD_PARAM, INCORRECT_PARAMETER, f"the output dimensions {dims} do not fit an int")
+    return dims
 
 
 def _identity(operation: PoolingForward) -> bool:
