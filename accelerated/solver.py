@@ -145,7 +145,7 @@ class SolverFamily(Generic[P]):
             found = next((solver for solver in self.solvers if solver.name == only), None)
             if found is None or not found.serves(problem) or not adds_in(order, found, problem):
                 known = ", ".join(solver.name for solver in self.solvers)
-                reason = f"is none of {known}" if found is None else "does not serve the problem"
+                reason = f"is not one of {known}" if found is None else "does not serve the problem"
                 raise ValueError(f"the solver {only} {reason}: {problem.operation}")
             return found
         if forced := forced_solvers():

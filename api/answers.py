@@ -29,7 +29,7 @@ VALUES = {
         "SpatialTransformer", "CTCLoss",
     )
 }  # fmt: skip
-# Queries depend on the specifications of these types, which follow dropout descriptors. Setters store those of the call.
+# A specification of these types depends on a dropout descriptor. A repeated setter stores the descriptor of its own call.
 QUERIED = {"cudnnRNNDescriptor_t", "cudnnAttnDescriptor_t"}
 OPTIONED = {"cudnnConvolutionDescriptor_t"}  # Options of these types have setters of their own.
 REPLACED = VALUES - OPTIONED  # Setters of these types overwrite the complete state.
@@ -175,7 +175,7 @@ def keys_of(
     """Return two functions of a call's arguments: one makes the cache key, in which a type precedes each value, the
     other finds the cached answer or returns None. They raise any exception if there is no key.
 
-    own: holds the answers of a function without a handle. computes: says whether the function takes device memory.
+    own: the answers of a function without a handle. computes: whether the function takes device memory.
     optional: names parameters that may be NULL although the function table does not say so.
     """
     names = [f"a{i}" for i in range(len(function.arguments))]

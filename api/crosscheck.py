@@ -184,6 +184,6 @@ def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str
         raise
     except Exception as error:  # Damaged files can raise many kinds of errors.
         raise ValueError(
-            f"{path} is no saved call: {str(error).splitlines()[0] if str(error) else repr(error)}"
+            f"{path} is not a saved call: {str(error).splitlines()[0] if str(error) else repr(error)}"
         ) from error
     return operation, memory, {name: original for name, original in shared.items() if name != original}

@@ -52,7 +52,7 @@ Launch = Callable[[Handle, "_Prepared", list[Any]], None]
 class Demand(NamedTuple):
     """State what a call requires of an operand's memory: its bytes, their alignment, whether the call writes them.
 
-    parameter: names the memory in messages. position: is the index of the argument; memory that a descriptor holds
+    parameter: names the memory in messages. position: the index of the argument; memory that a descriptor holds
     follows the last argument.
     """
 
@@ -121,7 +121,7 @@ class _Documented:
     def errors(self, failed: str) -> Iterator[None]:
         """Convert what a call raises within the block to the documented error.
 
-        failed: is the clause of work that the backend could not compute. Work that it does not serve has its own clause.
+        failed: the clause of work that the backend could not compute. Work that it does not serve has its own clause.
         """
         name = self.name
         try:
@@ -206,7 +206,9 @@ class _Documented:
                 raise TypeError("of another type")
             return enumeration(operator.index(value))
         except Exception:  # A foreign object may raise anything when it is converted.
-            error = self.refuse(parameter.name, f"is {shown(value)}, which is no enumerator of {enumeration.__name__}")
+            error = self.refuse(
+                parameter.name, f"is {shown(value)}, which is not an enumerator of {enumeration.__name__}"
+            )
             if (meant := releases.enumerator(str(error.clause), parameter.base_type, value)) is None:
                 raise error from None
             return enumeration[meant]
@@ -322,13 +324,13 @@ def computing(
 
     invalid: maps parameters to clauses, as in ``documented``.
     memory: lists the rules for operands that share memory.
-    failed: is the clause of CUDNN_STATUS_EXECUTION_FAILED; the default is the clause of cudnnStatus_t.
+    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED; the default is the clause of cudnnStatus_t.
     small: maps an operand to the (clause, status) for a buffer that is too small, if the document names one.
     optional: names parameters that may be NULL although the function table does not say so. The body gets None for such
     a NULL, also for device memory.
     named: maps an operand to its parameter, if the call and the operation name it differently.
     fresh: names input descriptors that may be uninitialised.
-    runs: is the class that runs the call; None means _Computing.
+    runs: the class that runs the call; None means _Computing.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., None]:
@@ -552,7 +554,7 @@ def checked_operand(
     """Return the operand behind a device argument, or None for a NULL that the operation allows; raise CudnnError if
     the memory cannot be used.
 
-    small: is the (clause, status) for a buffer that is too small, if the document names one.
+    small: the (clause, status) for a buffer that is too small, if the document names one.
     """
     name, parameter, nbytes, alignment, writes, _ = demand
     if value is None:
@@ -603,7 +605,7 @@ def run(call: str, handle: Handle, operation: Operation, memory: Mapping[str, An
     """Run an operation on behalf of a host-side call.
 
     memory: maps an operand to the device memory that the caller passed.
-    failed: is the clause of CUDNN_STATUS_EXECUTION_FAILED.
+    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED.
     """
     with handle.lock:
         operands = usable(call, handle, operation, memory)

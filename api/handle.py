@@ -35,7 +35,7 @@ class Handle:
         """Create a handle of a backend.
 
         release: names the cuDNN release that its calls emulate; None means the document.
-        reproducible: is the level of reproducibility that the backend holds.
+        reproducible: the level of reproducibility that the backend holds.
         """
         self.backend: Any = backend  # This is a Backend; each backend has additional attributes.
         self.release, self.reproducible = release, reproducible

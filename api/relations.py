@@ -34,7 +34,7 @@ def data_type_among(
     for name, spec in tensors.items():
         if spec.data_type not in allowed:
             names, given = ", ".join(kind.name for kind in allowed), spec.data_type.name
-            expect(False, status, clause, f"{name} has data type {given}, supported are {names}", data_type=given)
+            expect(False, status, clause, f"{name} has data type {given}, {names} are supported", data_type=given)
 
 
 def rank_between(
@@ -42,7 +42,7 @@ def rank_between(
 ) -> None:
     """Raise an error unless every tensor has ``lowest`` to ``highest`` dimensions."""
     for name, spec in tensors.items():
-        text = f"{name} has {spec.rank} dimensions {spec.dims}, supported are {lowest} to {highest}"
+        text = f"{name} has {spec.rank} dimensions {spec.dims}, {lowest} to {highest} are supported"
         expect(lowest <= spec.rank <= highest, status, clause, text)
 
 

@@ -25,7 +25,7 @@ RELEASES = ("8.9.7", "9.19")
 class Served:
     """Describe one error that a release does not raise.
 
-    difference: is its id in docs/errata.md. clauses: lists the clauses that the error cites. takes: maps a fact of the
+    difference: its id in docs/errata.md. clauses: lists the clauses that the error cites. takes: maps a fact of the
     error to the values that the release accepts; other facts may have any value. enumerators: maps a type and a number
     to an enumerator.
     """
@@ -81,7 +81,9 @@ def named(name: str | None) -> str | None:
     with the known names for others."""
     wanted = os.environ.get("DUALDNN_AS") or default if name is None else name
     if wanted not in (DOCUMENT, *RELEASES):
-        raise ValueError(f"{wanted!r} is no release that this edition can act as: {', '.join((DOCUMENT, *RELEASES))}")
+        raise ValueError(
+            f"{wanted!r} is not a release that this edition can act as: {', '.join((DOCUMENT, *RELEASES))}"
+        )
     found = None if wanted == DOCUMENT else wanted
     if found:
         use()

@@ -67,7 +67,7 @@ def expect(
 ) -> None:
     """Raise ``CudnnError`` unless the condition holds. Every check uses this function.
 
-    message: is the text, or a function that makes a text that takes long. facts: decide whether an emulated release accepts the call (releases.py).
+    message: the text, or a function that makes a text that takes long. facts: decide whether an emulated release accepts the call (releases.py).
     """
     if condition:
         return

@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--subject", action="append", default=[], help="what to judge; may be repeated")
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
-    group.addoption("--every", type=int, default=1, help="run only one case of so many, spread over the suite")
+    group.addoption("--every", type=int, default=1, help="run every N-th case of the suite")
     group.addoption("--tier", default=FULL, help="run only the cases of this tier")
     group.addoption("--shard", default="", help="i/n: run only the i-th of n parts")
     group.addoption("--resume", action="store_true", help="go on with the results that the report's folder has")
@@ -49,13 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
     group.addoption("--expected", default=None, help="file of failures that are expected")
-    group.addoption("--write-expected", default=None, help="write the failures of this run as such a file")
+    group.addoption("--write-expected", default=None, help="write the failures of this run to a file for --expected")
     group.addoption("--invocation", default="", help="the command, for the report")
     group.addoption("--selection", default="", help="what of the suite was chosen, for the report")
     group.addoption(
         "--solvers",
         default=PREFERRED,
-        help="all: run every trial once by each solver of the accelerated backend that can serve it; NAME,NAME: by these",
+        help="all: run every trial once by each solver of the accelerated backend that can serve it; NAME,NAME: by the named solvers",
     )
     group.addoption("--reproducible", default="", help="judge levels of reproducibility up to this one, of any subject")
     group.addoption("--case-seconds", type=float, default=CASE_SECONDS, help="end the worker whose case takes longer")
@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--prove-clauses",
         default="",
-        help="i/n: run the cases of the i-th of n parts of the clauses under breaks of these",
+        help="i/n: run the cases of the i-th of n parts of the clauses, under breaks of these clauses",
     )
     group.addoption("--scheduler", default="", help="address of a Dask scheduler, whose workers run the cases")
     group.addoption(

@@ -26,7 +26,7 @@ html_copy_source = False
 html_static_path = html_css_files = ["site.css"]
 html_math_renderer = "mathml"  # browsers draw it themselves, without a script from elsewhere
 exclude_patterns = ["_build"]
-# Guides point at files of the repository, which are no pages.
+# Guides point at files of the repository that are not pages.
 suppress_warnings = ["myst.xref_missing"]
 
 HERE = Path(__file__).parent

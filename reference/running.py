@@ -21,7 +21,7 @@ LATER_FACTORS = 2.0**12  # largest factor that may follow a product that was los
 
 
 class Sized:
-    """Hold numbers of an arithmetic, and lazily the factors by which they enlarge errors."""
+    """Hold numbers, and compute lazily the factors by which they enlarge errors."""
 
     __slots__ = ("_sizes", "arithmetic", "value")
     value: Array

@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--slowest", type=float, default=math.inf)
-    parser.add_argument("--heaviest", action="store_true", help="the rows with the most operations first")
+    parser.add_argument("--heaviest", action="store_true", help="run the rows with the most operations first")
     given = parser.parse_args()
     chosen = [row for row in convolution_rows() if type(row.operation) in SEARCHES and given.k in row.name]
     chosen.sort(key=lambda row: row.flops, reverse=given.heaviest)

@@ -177,9 +177,13 @@ def run(chosen: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-k", nargs="*", default=[""], metavar="TEXT", help="only rows whose name has one of these")
-    parser.add_argument("--without", nargs="*", default=[], metavar="TEXT", help="no row whose name has one of these")
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after so many")
+    parser.add_argument(
+        "-k", nargs="*", default=[""], metavar="TEXT", help="run only rows whose name contains one of these"
+    )
+    parser.add_argument(
+        "--without", nargs="*", default=[], metavar="TEXT", help="leave out rows whose name contains one of these"
+    )
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after this time")
     parser.add_argument("--compile", action="store_true", help="compile the kernels and time nothing")
     parser.add_argument("--device", choices=["gpu", "emulated"], default="gpu")
     parser.add_argument("--out", default="every_solver.json.gz")

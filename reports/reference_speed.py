@@ -55,7 +55,7 @@ SHAPES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, default=1, help="of both (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of both (default: %(default)s)")
     parser.add_argument("-k", default="", metavar="TEXT", help="only shapes whose names contain it")
     chosen = parser.parse_args()
     for library in ("OPENBLAS", "MKL", "OMP"):  # The libraries read it when they are loaded, so their imports follow.

@@ -18,8 +18,8 @@ STEPS, BATCH, WIDTH, LAYERS = 50, 32, 256, 2
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, default=1, help="of both (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=4, help="of each (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of both (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=4, help="runs of each (default: %(default)s)")
     chosen = parser.parse_args()
     for library in ("OPENBLAS", "MKL", "OMP"):  # The libraries read it when they are loaded, so their imports follow.
         os.environ[f"{library}_NUM_THREADS"] = str(chosen.threads)

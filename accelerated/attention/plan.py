@@ -31,7 +31,7 @@ from .schedule import schedule
 
 
 class SequenceSolver(Solver[AttentionProblem]):
-    """Compute the vectors of each sequence by themselves, with products of matrices that share rows between them."""
+    """Compute attention sequence by sequence. The projections of all sequences are products of matrices."""
 
     def products(self, problem: AttentionProblem) -> list[MatrixProduct]:
         """Return the products of vectors and weights."""

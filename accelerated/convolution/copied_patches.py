@@ -33,7 +33,7 @@ COPIED = 1.1e11  # elements per second of a copy without vectors
 
 
 def _patches(problem: Problem) -> Patches | None:
-    """Return the patches of a problem whose copy 32 bits can count."""
+    """Return the patches of a problem if 32-bit offsets reach all of their copy."""
     found = Patches.of(problem.operation)
     return found if found and found.x.span <= FARTHEST else None
 
@@ -50,7 +50,7 @@ def _copy_seconds(patches: Patches, aligned: bool) -> float:
 class ConvolutionCopiedPatches(ConvolutionSolver):
     """Serve IMPLICIT_PRECOMP_GEMM with a product of the copied patches and the filter in place.
 
-    Results in planes pass through the workspace with channels innermost where TMA cannot write them (pack_nhwc.py).
+    Results in NCHW pass through the workspace with channels innermost where TMA cannot write them (pack_nhwc.py).
     """
 
     name = "convolution.copied_patches"

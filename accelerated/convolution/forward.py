@@ -138,7 +138,7 @@ class ConvolutionProblem(Problem):
 
     @cached_property
     def in_one_launch(self) -> bool:
-        """Return whether 32 bits count to every element of x and of y."""
+        """Return whether 32-bit offsets reach every element of x and of y."""
         x, y = self.operation.x, self.operation.y
         return max(x.span * x.vector_length, y.span * y.vector_length) <= self.farthest
 

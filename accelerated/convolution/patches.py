@@ -59,7 +59,7 @@ def described(problem: Callable[..., P]) -> Callable[..., P]:
 
 
 def in_place(operation: Any) -> Any:
-    """Return the same operation on the same memory, with axes of patches among the channels where they follow them."""
+    """Return the same operation on the same memory, with axes of patches among the channels where memory allows."""
     while (found := _with_one_pixel(operation) or _with_wider_pixels(operation)) is not None:
         operation = found
     return _with_rows_apart(operation) or operation
@@ -100,7 +100,7 @@ def _with_wider_pixels(o: Any) -> Any:
         return None
     extent, left = divmod(x.dims[2 + d], taps)
     if left and names.image == "dx":
-        return None  # No wider pixel has the last elements.
+        return None  # The last elements do not fill a wider pixel.
     strides = (x.strides[0], 1, *x.strides[2:])
     wide = replace(
         x,

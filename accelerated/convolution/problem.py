@@ -328,7 +328,7 @@ def rounded_up(value: int, step: int) -> int:
 
 
 def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Iterator[tuple[ConvolutionStruct, int]]:
-    """Yield slices of several images within which 32 bits count to every element of x, and the elements of x before
+    """Yield slices of several images within which 32-bit offsets reach every element of x, and the elements of x before
     each.
 
     Raise DeviceError where one image spans more.

@@ -57,7 +57,7 @@ struct PackedArguments {
   const ELEMENT* x;
   ELEMENT* y;
   unsigned char* mask;
-  const PhiloxStates* states;  // null backward
+  const PhiloxStates* states;  // null in backward calls
   COMPUTE scale;
   Drawn drawn;
   unsigned elements;
@@ -115,7 +115,7 @@ struct StridedArguments {
   const ELEMENT* x;
   ELEMENT* y;
   unsigned char* mask;
-  const PhiloxStates* states;  // null backward
+  const PhiloxStates* states;  // null in backward calls
   COMPUTE scale;
   Drawn drawn;
   unsigned elements;
@@ -159,7 +159,7 @@ struct TileArguments {
   const ELEMENT* x;
   ELEMENT* y;
   unsigned char* mask;
-  const PhiloxStates* states;  // null backward
+  const PhiloxStates* states;  // null in backward calls
   COMPUTE scale;
   Drawn drawn;
   unsigned elements, channels, pixels;           // `pixels` counts one image

@@ -64,7 +64,7 @@ struct SumArguments {
   FastDivmod inner, across;  // `across` divides by the groups of neighbours in a row of C.
   Division division;
   int log_tile_m, log_tile_n;  // binary logarithms of the extents of a tile of C
-  int transposed;              // Rows of the product are columns of C.
+  int transposed;              // whether rows of the product are columns of C
   float beta;
 };
 

@@ -1,6 +1,6 @@
 // Blocks that share the K of a tile in equal parts (stream_k.cuh) add their sums inside the launch. Each warp stores
 // the sums of its rows in the slot of its block, and counts. The warp that comes last adds the slots of all blocks in
-// the order of K, so that the bits do not depend on which comes last. Counters are zeros before and after the launch.
+// the order of K, so the bits do not depend on which comes last. Counters are zeros before and after the launch.
 //
 // No block waits for another. The bytes of a tile's slots pass through one SM, or as many SMs as have last warps.
 #pragma once

@@ -13,7 +13,7 @@
 
 struct Fixed {
   int mode, propagates_nan, x, b, y, type;
-  int scales_x, scales_b;  // A factor differs from 1.
+  int scales_x, scales_b;  // whether a factor differs from 1
 };
 constexpr Fixed CHAIN[STAGES] = {OPERATIONS};
 constexpr int TYPE[OPERANDS] = {TYPES};

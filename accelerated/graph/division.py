@@ -223,7 +223,7 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[
                 if documented is not None:
                     return documented, documented.nodes
             return Direct(convolution), [convolution]
-    raise TypeError(f"{type(nodes[0]).__name__} is no node of a graph")
+    raise TypeError(f"{type(nodes[0]).__name__} is not a node of a graph")
 
 
 def _is_private(graph: OperationGraph, nodes: tuple[Node, ...]) -> bool:

@@ -32,8 +32,8 @@ class GraphProblem(Problem):
 
     @cached_property
     def inner_problem(self) -> Problem:
-        """Return the one operation that the graph is to its engine, with the same workspace, for the solvers of its
-        package.
+        """Return the single operation that the engine runs for the graph, with the same workspace, for the operation's
+        solvers.
         """
         assert self.operation.single is not None
         inner = replace(self.operation.single.operation, workspace_bytes=self.operation.workspace_bytes)
@@ -48,7 +48,7 @@ class GraphProblem(Problem):
 
     @property
     def inner_family(self) -> SolverFamily[Any]:
-        """Return the solvers of the one operation."""
+        """Return the solvers of the single operation."""
         return SOLVER_FAMILIES[type(self.inner_problem.operation)]
 
     def spec(self, tensor: GraphTensor) -> TensorSpec:
@@ -65,7 +65,7 @@ def padded(values: Sequence[int], count: int, fill: int) -> list[int]:
 
 
 class SinglePlan(PlacedPlan):
-    """Run the plan of the one operation that a graph is to its engine on the graph's operands."""
+    """Run the plan of the single operation that the engine runs for a graph, on the graph's operands."""
 
     def __init__(self, problem: GraphProblem, solver: str) -> None:
         operation, inner = problem.operation, problem.inner_problem.operation

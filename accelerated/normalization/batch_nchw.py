@@ -19,8 +19,8 @@ VECTORS = 4  # vectors per thread in inference of large tensors
 THREADS = 256  # threads per block
 MORE_THREADS = 512  # threads per block that has many vectors or all of an SM's shared memory
 CLUSTERS = (1, 2, 4, 8)  # blocks per cluster
-BUSY_SHARE = 0.9  # fraction of SMs with a block, from which clusters cost more than they gain
-FEWEST_VECTORS = 2  # vectors per thread, lower bound
+BUSY_SHARE = 0.9  # share of SMs with a block from which clusters cost more than they gain
+FEWEST_VECTORS = 2  # vectors per thread
 LONG_VECTORS = 12  # vectors per thread from which blocks get MORE_THREADS
 RESERVED_BYTES = 2048  # shared memory reserved per block
 MOMENTS = 3  # numbers per partial result
@@ -86,7 +86,7 @@ class BatchNchwSolver(BatchVectorsSolver):
         )
 
     def _bytes_of_vectors(self, problem: BatchProblem) -> int:
-        """Return the bytes per vector, of all tensors that a block keeps."""
+        """Return the bytes that one vector of each tensor that a block keeps takes together."""
         return VECTOR_BYTES * (2 if problem.is_gradient else 1)
 
     def _channels_of_block(self, problem: BatchProblem) -> int:

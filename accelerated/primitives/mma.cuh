@@ -303,7 +303,7 @@ __device__ __forceinline__ void wgmma_from_registers(float (&d)[N / 2], const un
 template <class E, int N, bool MN_MAJOR = false>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4],
                                                 const unsigned char* right, int step) {
-  // A tile's address ends in zeros.
+  // The low bits of a tile's address are zero.
   const unsigned long long tile =
       MN_MAJOR ? describe_mn_major_tile(right) + 128 * step : describe_tile(right) | 2 * step;
   wgmma_from_registers<E, N, MN_MAJOR>(sums, left, tile);

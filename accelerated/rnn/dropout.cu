@@ -15,7 +15,7 @@ struct DrawArguments {
   long long source, target, mask, elements;  // target = -1: the kernel writes only the mask
   COMPUTE scale;
   unsigned threshold;
-  int drops_all;      // The probability is 1, and no random word reaches its threshold.
+  int drops_all;      // whether the probability is 1, whose threshold no random word reaches
   unsigned sequence;  // number of the random sequence
 };
 

@@ -25,7 +25,7 @@ WORD_BYTES = 4
 
 class Filled(NamedTuple):
     """Name the regions that get bits that no cell produces: the operand, the first number, the elements per region, and
-    the stride between regions in numbers.
+    the stride between regions in values.
     """
 
     operand: str

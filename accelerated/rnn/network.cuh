@@ -37,7 +37,7 @@ struct Clip {
 struct Shape {
   int steps, batch, hidden, projected, directions;
   int sequence_step;  // stride between two sequences of the same step of x and y, in vectors
-  int fills;          // The padding of y gets the fill.
+  int fills;          // whether the padding of y gets the fill
 };
 
 // Locates what a step's product reads and writes in the scratch memory: the parts of its sums, and copies of the

@@ -27,7 +27,7 @@ constexpr int PAIR = 4 * PIECE;              // elements of K that two products 
 constexpr int SEQUENCES = 8 * N_TILES, ROWS = 16 * M_TILES;
 constexpr int OWN_ROWS = ROWS / PARTS;  // rows whose sums over all of K a block needs
 // The pitch of a row of sums puts sixteen units of a sequence in different banks. Where threads read neighbouring
-// sequences together, it separates four rows of as many blocks.
+// sequences together, it puts rows of different blocks in different banks.
 constexpr int OWN_PITCH = SEQUENCES + 2;
 constexpr int PITCH = PARTS == 1 ? OWN_PITCH : SEQUENCES % 16 ? SEQUENCES : SEQUENCES + 8;
 constexpr int WARP_SUMS = ROWS * PITCH;

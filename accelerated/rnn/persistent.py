@@ -282,8 +282,8 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, laye
     where there are any.
 
     ``gates_of_rows``: rows of the block's matrix per unit. ``gates_of_depth``: terms of a sum per unit. ``layers``: per
-    launch. Above level RUN each block has all of K, because not every device holds the clusters, and all divisions have
-    the chains that take the least time.
+    launch. Above level RUN each block has all of K, because not every device holds the clusters. All divisions then
+    have the chains that take the least time.
     """
     sizes = gates_of_rows, gates_of_depth, layers
     if level_of(problem.device) == RUN:

@@ -64,13 +64,13 @@ class RNNProblem(Problem):
 
     @cached_property
     def canonical(self) -> Self:
-        """Return the problem of CANONICAL_IMAGES sequences at aligned addresses; itself at level RUN."""
+        """Return the problem of CANONICAL_IMAGES sequences at aligned addresses, or at level RUN this problem."""
         return self if level_of(self.device) == RUN else self.of_sequences(CANONICAL_IMAGES)
 
     @property
     def representatives(self) -> list[Self]:
-        """Return the problems over which choices that decide an order of sums take the least time: itself at level RUN,
-        else those of CANONICAL_BATCHES.
+        """Return the problems over which choices that decide an order of sums take the least time: this problem at
+        level RUN, else the problems of CANONICAL_BATCHES.
         """
         return [self] if level_of(self.device) == RUN else [self.of_sequences(count) for count in CANONICAL_BATCHES]
 
@@ -98,7 +98,7 @@ class RNNProblem(Problem):
         return made
 
     def work(self) -> dict[str, int]:
-        """Return the offsets of the parts of the work space, in numbers."""
+        """Return the offsets of the parts of the work space, counted in values."""
         n, vectors = self.network, self.steps * self.batch
         width = max(n.output_size, n.input_width(0))
         sizes = {
@@ -124,7 +124,7 @@ class RNNProblem(Problem):
         return {"input": start + (1 - layer % 2) * size, "output": start + layer % 2 * size}
 
     def regions(self, layer: int) -> Structure:
-        """Return the offsets of the parts of the work space and of the layer's reserve space, in numbers."""
+        """Return the offsets of the parts of the work space and of the layer's reserve space, counted in values."""
         starts, passed = self.work(), self.passed(layer)
         kept_parts = self.kept(layer)
         states = layer * (starts["next"] - starts["hidden"]) if self.is_apart else 0

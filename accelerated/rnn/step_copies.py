@@ -91,8 +91,9 @@ def saves(seconds: float) -> bool:
 
 
 def _copied(problem: RNNProblem, matrix: Matrix, rows: int, columns: int) -> tuple[Matrix, int, Launch]:
-    """Return a K-major copy of matrices of all directions at the start of the scratch memory, with rows that TMA can
-    read, the bytes of the copy, and its launch.
+    """Return a K-major copy of matrices with rows that TMA can read, its bytes, and its launch.
+
+    The copy is at the start of the scratch memory, and has all directions.
     """
     size, directions = inputs.element_bytes(problem), problem.network.directions
     pitch = -(-columns * size // ALIGNMENT) * ALIGNMENT // size

@@ -26,7 +26,7 @@ struct Arguments {
   Shape shape;
   long long copies_of_layer;  // bytes per layer
   int plain;                  // x has the order (step, sequence) without gaps, and the kernel writes no lengths.
-  int with_inputs;            // Inputs are copied before the outputs of one direction.
+  int with_inputs;            // whether inputs are copied before the outputs of one direction
   int bias_blocks;            // blocks per direction
 };
 

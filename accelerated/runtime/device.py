@@ -326,4 +326,4 @@ def check_range(address: int, nbytes: int, name: str = "address") -> None:
     if nbytes < 0:
         raise ValueError(f"nbytes={nbytes}: expected 0 or more")
     if address <= 0 and nbytes:
-        raise ValueError(f"{name}={address} is no device address")
+        raise ValueError(f"{name}={address} is not a device address")

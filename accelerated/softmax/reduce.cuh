@@ -81,7 +81,7 @@ __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state
 
 // Merges the states of all threads of a block, or cluster, that share a strided row, and finishes them. Neighbouring
 // threads take neighbouring ones of `across` vectors of ROWS strided rows. `parts` has room for a state per row and
-// warp (per row and thread from 32 vectors on), then for a state per row and block of the cluster.
+// warp, or per row and thread from 32 vectors on. A state per row and block of the cluster follows.
 template <bool CLUSTERED, class Rule, int ROWS>
 __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState (&state)[ROWS], unsigned across,
                                                    OnlineState* parts) {

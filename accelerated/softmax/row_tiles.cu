@@ -191,7 +191,7 @@ __device__ __forceinline__ void softmax_of_pairs(const Arguments<Rule::INPUTS>& 
   else pairs_in_tile(a, Rule{ACCURATE, a.alpha}, tile, pitch, rows, prior);
 }
 
-// Each count has its own case, because registers spill where a function gets the count as a constant.
+// Each count has its own case label. A function that takes the count as an argument would spill registers.
 #define WITH_COUNT(n, rows_in_tile, ...) \
   case n:                                \
     rows_in_tile<Rule, n>(__VA_ARGS__);  \
@@ -219,7 +219,8 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
     for (unsigned i = full * VECTOR + thread; i < elements; i += threads) target[i] = source[i];
   }
   cp_async_commit();
-  const unsigned first_row = KIND == Tile::ANY ? first_row_of_tile(exponent_of(a.team), length) : 0;  // while they come
+  // This is computed while the copies are in flight.
+  const unsigned first_row = KIND == Tile::ANY ? first_row_of_tile(exponent_of(a.team), length) : 0;
   cp_async_wait<0>();
   griddepcontrol_launch_dependents_medium_grid();
   __syncthreads();
@@ -248,7 +249,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
       default:
         if (INPUTS == 2 || length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, first_row, rows, target);
         else if constexpr (INPUTS == 1)
-          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // Two inputs lack registers.
+          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // Two inputs need too many registers.
     }
   }
   __syncthreads();

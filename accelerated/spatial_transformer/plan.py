@@ -244,7 +244,8 @@ class SamplerSolver(Solver[TransformerProblem]):
             ("bins", bins),
             ("pixels", c_uint(pixels)),
             *fields_of(c_int, slices=slices, interleaved=interleaved),
-            # Blocks of the gradient of x run longer: fewer of them begin first, and fewer of the grid are spread.
+            # Blocks of the gradient of x run longer than those of the grid. If they are fewer, they begin first; if
+            # blocks of the grid are fewer, these are spread among the others.
             ("period", FastDivmod.of(count // max(1, fewer) if of_grid == fewer else 1)),
             ("fewer", c_uint(fewer)),
             ("grid_has_fewer", c_int(of_grid == fewer)),

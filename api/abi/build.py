@@ -33,7 +33,7 @@ class BuildError(ValueError):
 def build(out: Path, release: int = 8) -> Path:
     """Write the library, its headers and its other names below ``out``, and return the library's path.
 
-    release: is 8 or 9, the face of the library. An existing library with the same source is not compiled again.
+    release: 8 or 9, the face of the library. An existing library with the same source is not compiled again.
     """
     chosen = face(release)
     text, told = exports.source(_paths(), json.dumps(sys.base_prefix), chosen), exports.DEFINITIONS

@@ -75,8 +75,8 @@ def words_of(function: Function) -> struct.Struct:
 class Sized(NamedTuple):
     """Describe a host array by the index of the parameter that counts it.
 
-    It has ``less`` entries fewer than the count. A rank stands for ``most`` at most; other arrays with a larger count
-    are not read.
+    It has ``less`` entries fewer than the count. If the count is a rank, at most ``most`` entries are read.
+    Other arrays with a count above ``most`` are not read.
     """
 
     counter: int

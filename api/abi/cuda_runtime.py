@@ -52,7 +52,7 @@ def build_runtime(out: Path, release: int | None = None) -> list[Path]:
     """Write the driver and the runtimes below ``out``, and return their paths. A program finds them through
     LD_LIBRARY_PATH.
 
-    release: is the one that ``-lcudart`` links, 11, 12 or 13; without it, that of this machine's headers.
+    release: the one that ``-lcudart`` links, 11, 12 or 13; without it, that of this machine's headers.
     """
     out.mkdir(parents=True, exist_ok=True)
     made = [_compiled(out, DRIVER, "driver", [])]

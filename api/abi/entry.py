@@ -31,7 +31,7 @@ class Border:
     """Hold the Python functions that the exports of one C library call.
 
     entries: maps the number of a function to (reader of a call's words, bytes of these words, function that serves it).
-    is_replayed: says whether the memo may answer instead of Python.
+    is_replayed: whether the memo may answer instead of Python.
     """
 
     is_replayed = True
@@ -66,7 +66,7 @@ class Border:
     def serve(self, number: int, words: Any) -> int:
         """Serve a call of the function with this number in the face's table, and return its status.
 
-        words: is the address of its arguments. The entry of a function is made with its first call.
+        words: the address of its arguments. The entry of a function is made with its first call.
         """
         try:
             unpack, size, entry = self.entries[number]

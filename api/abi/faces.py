@@ -24,8 +24,8 @@ from ..enumerations import cudnnStatus_t
 class Face:
     """Describe one face.
 
-    version: is the result of cudnnGetProperty.
-    release: is the release that the library emulates unless DUALDNN_AS names another one.
+    version: the result of cudnnGetProperty.
+    release: the release that the library emulates unless DUALDNN_AS names another one.
     numbers: maps statuses to numbers that differ from the document's.
     read_as: maps numbers of the release to statuses; families does the same for thousands.
     enumerators: maps a type to the names and numbers that the document lacks.
@@ -34,7 +34,7 @@ class Face:
     absent: lists calls that return NOT_SUPPORTED.
     messages: declares the calls that return an error's text.
     sizes: maps a call without arguments to the number that it returns.
-    parameters: holds the C parameters of calls that the document lacks.
+    parameters: the C parameters of calls that the document lacks.
     """
 
     version: tuple[int, int, int] = VERSION

@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
     if name in functions():
         entry = functions()[name]
         raise AttributeError(f"{name} (section {entry.section}, {entry.library}) is not implemented yet")
-    raise AttributeError(f"{name} is no function or enumerator of the {SPECIFICATION}")
+    raise AttributeError(f"{name} is not a function or enumerator of the {SPECIFICATION}")
 
 
 def __dir__() -> list[str]:

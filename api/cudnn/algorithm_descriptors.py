@@ -177,7 +177,7 @@ def _host_memory(algoSpace, algoSpaceSizeInBytes, clause, written):
     try:
         view = memoryview(algoSpace).cast("B")
     except (TypeError, ValueError) as error:
-        raise CudnnError(BAD_PARAM, clause, f"algoSpace is no contiguous host memory: {error}") from None
+        raise CudnnError(BAD_PARAM, clause, f"algoSpace is not contiguous host memory: {error}") from None
     expect(algoSpaceSizeInBytes <= view.nbytes, BAD_PARAM, clause,
            f"algoSpaceSizeInBytes is {algoSpaceSizeInBytes}, algoSpace has {view.nbytes} bytes")  # fmt: skip
     expect(not (written and view.readonly), BAD_PARAM, clause, "algoSpace is written, but its memory is read-only")

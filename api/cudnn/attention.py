@@ -104,9 +104,9 @@ def cudnnMultiHeadAttnForward(
     devSeqLengthsQO, devSeqLengthsKV: sequence lengths as int32 in device memory, by batch, then beam.
     residuals: described by qDesc, or NULL. weights may be NULL if attnDesc has none.
     In inference reserveSpaceSizeInBytes is 0 and reserveSpace NULL; training needs both. Outputs of padding are zeros.
-    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13),
-    lengths that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a
-    reserve space (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula:
+    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), too few windows (c13),
+    lengths that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), a
+    reserve space without its size or the reverse (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula:
     7.2.43.
     """
     attn, steps = attnDesc, qDesc.dims[TIME]
@@ -165,7 +165,7 @@ def cudnnMultiHeadAttnBackwardData(
     reserveSpace. It leaves data in reserveSpace for cudnnMultiHeadAttnBackwardWeights.
     dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values and dvalues. Gradients of padding are
     zeros. Gradients of keys and values that several beams share are summed.
-    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23);
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, too few windows (c23);
     NOT_SUPPORTED for biases (c27). Source: 8.2.15; formula: 7.2.43.
     """
     attn = attnDesc

@@ -17,7 +17,7 @@ INCORRECT = "cudnnStatus_t/c05"
 def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
     """Raise an error unless probs and gradients have the same three dimensions.
 
-    dims, types: are the clauses for differing dimensions and unsupported types.
+    dims, types: the clauses for differing dimensions and unsupported types.
     """
     expect(probs.rank == 3, BAD_PARAM, INCORRECT,
            f"probsDesc has {probs.rank} dimensions {probs.dims}, time, sequence and class are needed")  # fmt: skip
@@ -25,7 +25,7 @@ def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
     same_dims(f"{name}/{dims}", **tensors)
     data_type_among(f"{name}/{types}", (FLOAT,), **tensors)
     expect(ctc_loss.compute_type == FLOAT, NOT_SUPPORTED, f"{name}/{types}",
-           f"ctcLossDesc has compute type {ctc_loss.compute_type.name}, supported is {FLOAT.name}")  # fmt: skip
+           f"ctcLossDesc has compute type {ctc_loss.compute_type.name}, only {FLOAT.name} is supported")  # fmt: skip
     if gradients is not None:
         writable_layout(gradientsDesc=gradients)
 
@@ -33,7 +33,7 @@ def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
 def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
     """Raise an error unless each sequence has an input and a label length in range, and all its labels are valid.
 
-    clauses: holds the clauses of input lengths and of label lengths.
+    clauses: the clauses of input lengths and of label lengths.
     """
     times, sequences, classes = probs.dims
     for what, lengths, clause in (
@@ -50,7 +50,7 @@ def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
         expect(length <= LONGEST_LABEL, BAD_PARAM, f"{name}/{clauses[1]}",
                f"the label length of sequence {n} is {length}, at most {LONGEST_LABEL} are possible")  # fmt: skip
     needed = sum(label_lengths)
-    expect(len(labels) >= needed, BAD_PARAM, INCORRECT, f"there are {len(labels)} labels, {needed} by their lengths")
+    expect(len(labels) >= needed, BAD_PARAM, INCORRECT, f"there are {len(labels)} labels, their lengths need {needed}")
     for i, label in enumerate(labels[:needed]):
         expect(BLANK < label < classes, BAD_PARAM, INCORRECT,
                f"label {i} is {label}, probsDesc {probs.dims} has the labels 1 to {classes - 1} and the blank {BLANK}")  # fmt: skip
@@ -59,7 +59,7 @@ def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
 def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengths, algo, ctc_loss):
     """Return the operation on labels in host memory, after checking all values.
 
-    clauses: holds the clauses of dimensions, input lengths, label lengths and types.
+    clauses: the clauses of dimensions, input lengths, label lengths and types.
     """
     dims, inputs, label, types = clauses
     _check_tensors(name, probs, gradients, ctc_loss, dims, types)
@@ -72,7 +72,7 @@ def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengt
 def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
     """Return the operation on labels in device memory, whose values are not checked.
 
-    clauses: holds the clauses of dimensions, the descriptor's setter, label lengths and types.
+    clauses: the clauses of dimensions, the descriptor's setter, label lengths and types.
     """
     dims, setter, label, types = clauses
     longest = ctc_loss.longest_label
@@ -191,8 +191,8 @@ def cudnnCTCLoss_v8(
     """Do the same as cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host
     does not read.
 
-    A sequence has no alignment if it has more than maxLabelLength labels, a label that is not a class, or an input
-    length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
+    A sequence has no alignment if it has more than maxLabelLength labels, or a label that is not a class. The same
+    holds for an input length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
     labels, each length is clamped to 0 to maxLabelLength.
     Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too
     small (c18), a maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21).

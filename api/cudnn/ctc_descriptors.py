@@ -51,7 +51,7 @@ def cudnnSetCTCLossDescriptor(ctcLossDesc, compType):
 def cudnnSetCTCLossDescriptorEx(ctcLossDesc, compType, normMode, gradMode):
     """Describe a CTC loss.
 
-    normMode: says whether probs holds normalized probabilities (NONE) or activations (SOFTMAX). gradMode: says whether
+    normMode: whether probs holds normalized probabilities (NONE) or activations (SOFTMAX). gradMode: whether
     the gradients of a sequence without an alignment are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes (c07). Source: 8.2.26.
     """

@@ -120,7 +120,7 @@ def cudnnGetDropoutDescriptor(dropoutDesc, handle):
 def _checked(call, clauses, dropoutDesc, reserveSpaceSizeInBytes, **tensors):
     """Raise an error unless the tensors, the reserve space and the states meet the requirements of both calls.
 
-    clauses: holds the clauses of element count, type, reserve space, states and supported types.
+    clauses: the clauses of element count, type, reserve space, states and supported types.
     """
     (first, source), (second, target) = tensors.items()
     count, kind, reserve, states, types = (f"{call}/{clause}" for clause in clauses)

@@ -46,7 +46,7 @@ def cudnnSetFilterNdDescriptor(filterDesc, dataType, format, nbDims, filterDimA)
         nbDims >= LOWEST_RANK, BAD_PARAM, INCORRECT_PARAMETER, f"nbDims is {nbDims}, it must be at least {LOWEST_RANK}"
     )
     expect(nbDims <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15",
-           f"nbDims is {nbDims}, supported are up to {CUDNN_DIM_MAX}")  # fmt: skip
+           f"nbDims is {nbDims}, at most {CUDNN_DIM_MAX} are supported")  # fmt: skip
     dims = entries("filterDimA", filterDimA, nbDims, "cudnnSetFilterNdDescriptor/c10")
     _set(filterDesc, dataType, format, dims, f"filterDimA {dims}", "cudnnSetFilterNdDescriptor/c12")
 
@@ -90,7 +90,7 @@ def cudnnGetFilterNdDescriptor(wDesc, nbDimsRequested):
     expect(nbDimsRequested > 0, BAD_PARAM, "cudnnGetFilterNdDescriptor/c09",
            f"nbDimsRequested is {nbDimsRequested}, it must be at least 1")  # fmt: skip
     expect(nbDimsRequested <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15",
-           f"nbDimsRequested is {nbDimsRequested}, supported are up to {CUDNN_DIM_MAX}")  # fmt: skip
+           f"nbDimsRequested is {nbDimsRequested}, at most {CUDNN_DIM_MAX} are supported")  # fmt: skip
     spec = wDesc.spec
     if spec is None:
         return FilterNdParameters(FLOAT, NCHW, 0, ())

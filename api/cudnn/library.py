@@ -62,7 +62,7 @@ def cudnnSetStream(handle, streamId):
     except ValueError as error:
         raise CudnnError(MAPPING_ERROR, "cudnnSetStream/c06", f"streamId {error}") from None
     except Exception as error:  # A foreign object may raise anything.
-        raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"streamId is no stream: {error}") from error
+        raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"streamId is not a stream: {error}") from error
     handle.stream, handle.user_stream = stream, streamId
 
 
@@ -166,7 +166,7 @@ def cudnnSetCallback(mask, udata, fptr):
     """Choose which messages are logged, and where.
 
     mask: the bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are ignored.
-    udata: is passed to the callback unchanged.
+    udata: passed to the callback unchanged.
     fptr: a function (severity, udata, dbg: cudnnDebug_t, msg). None selects the built-in callback, which writes to the
     destination in CUDNN_LOGDEST_DBG. In msg every line ends with NUL, and the message with two.
     Source: 3.2.79.

@@ -77,7 +77,7 @@ def cudnnSetPoolingNdDescriptor(poolingDesc, mode, maxpoolingNanOpt, nbDims, win
         f"nbDims is {nbDims}, it must be at least 1",
     )
     expect(nbDims <= HIGHEST_RANK, NOT_SUPPORTED, f"{name}/c09",
-           f"nbDims is {nbDims}, supported are up to CUDNN_DIM_MAX - 2 = {HIGHEST_RANK}")  # fmt: skip
+           f"nbDims is {nbDims}, at most CUDNN_DIM_MAX - 2 = {HIGHEST_RANK} are supported")  # fmt: skip
     window = entries("windowDimA", windowDimA, nbDims, f"{name}/c05")
     padding = entries("paddingA", paddingA, nbDims, f"{name}/c06")
     stride = entries("strideA", strideA, nbDims, f"{name}/c07")
@@ -130,7 +130,7 @@ def cudnnGetPoolingNdDescriptor(poolingDesc, nbDimsRequested):
     initialised (c09). Source: 3.2.52.
     """
     expect(nbDimsRequested <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnGetPoolingNdDescriptor/c11",
-           f"nbDimsRequested is {nbDimsRequested}, supported are up to CUDNN_DIM_MAX = {CUDNN_DIM_MAX}")  # fmt: skip
+           f"nbDimsRequested is {nbDimsRequested}, at most CUDNN_DIM_MAX = {CUDNN_DIM_MAX} are supported")  # fmt: skip
     spec = poolingDesc.spec
     rank = len(spec.window)
     filled = max(0, min(nbDimsRequested, rank))
@@ -283,4 +283,4 @@ def _positions_fit(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec, clause: s
     )
     expect(furthest < POSITIONS, NOT_SUPPORTED, clause,
            f"windows {pooling.window} with paddings {pooling.padding} and strides {pooling.stride} over {x.dims} and {y.dims}"
-           f" reach position {furthest}, supported is less than {POSITIONS}")  # fmt: skip
+           f" reach position {furthest}, positions below {POSITIONS} are supported")  # fmt: skip

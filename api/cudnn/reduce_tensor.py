@@ -66,7 +66,7 @@ def cudnnSetReduceTensorDescriptor(
     """
     names = ", ".join(kind.name for kind in COMPUTE_TYPES)
     expect(reduceTensorCompType in COMPUTE_TYPES, BAD_PARAM, "cudnnSetReduceTensorDescriptor/c10",
-           f"reduceTensorCompType is {reduceTensorCompType.name}, supported are {names}")  # fmt: skip
+           f"reduceTensorCompType is {reduceTensorCompType.name}, {names} are supported")  # fmt: skip
     reduceTensorDesc.spec = ReduceTensorSpec(
         reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType
     )
@@ -173,7 +173,7 @@ def _types(reduction: ReduceTensorSpec, A: TensorSpec, C: TensorSpec) -> None:
     kinds = {A.scalar_type, C.scalar_type}
     shown = f"aDesc has data type {A.data_type.name}, cDesc {C.data_type.name}"
     names = ", ".join(kind.name for kind in SCALAR_TYPES)
-    expect(kinds <= set(SCALAR_TYPES), NOT_SUPPORTED, "cudnnReduceTensor/c25", f"{shown}, supported are {names}")
+    expect(kinds <= set(SCALAR_TYPES), NOT_SUPPORTED, "cudnnReduceTensor/c25", f"{shown}, {names} are supported")
     expect(DOUBLE not in kinds or len(kinds) == 1, BAD_PARAM, "cudnnReduceTensor/c29", f"{shown}: both must be double")
     expect(kinds != {HALF, INT8}, BAD_PARAM, "cudnnReduceTensor/c13", f"{shown}: each mixes with FLOAT only")
     needed = DOUBLE if DOUBLE in kinds else FLOAT

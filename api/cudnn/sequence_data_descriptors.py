@@ -44,7 +44,7 @@ def cudnnSetSeqDataDescriptor(
     """
     expect(nbDims > 0, BAD_PARAM, f"{SET}/c25", f"nbDims is {nbDims}, it must be {CUDNN_SEQDATA_DIM_COUNT}")
     expect(nbDims == CUDNN_SEQDATA_DIM_COUNT, NOT_SUPPORTED, f"{SET}/c28",
-           f"nbDims is {nbDims}, supported is {CUDNN_SEQDATA_DIM_COUNT}")  # fmt: skip
+           f"nbDims is {nbDims}, only {CUDNN_SEQDATA_DIM_COUNT} is supported")  # fmt: skip
     dims, order = entries("dimA", dimA, nbDims, f"{SET}/c04"), entries("axes", axes, nbDims, f"{SET}/c04")
     expect(min(dims) > 0, BAD_PARAM, INCORRECT_PARAMETER, f"dimA {dims}: every size must be at least 1")
     names = [axis.name for axis in order]
@@ -61,7 +61,7 @@ def cudnnSetSeqDataDescriptor(
         wrong is None, BAD_PARAM, f"{SET}/c27", f"seqLengthArray holds {wrong}, outside 0 to dimA[TIME] {dims[TIME]}"
     )
     expect(dataType in (HALF, FLOAT, DOUBLE), NOT_SUPPORTED, f"{SET}/c20",
-           f"dataType is {dataType.name}, supported are HALF, FLOAT and DOUBLE")  # fmt: skip
+           f"dataType is {dataType.name}, HALF, FLOAT and DOUBLE are supported")  # fmt: skip
     expect(paddingFill is None, NOT_SUPPORTED, f"{SET}/c29", "paddingFill is given, only NULL is supported")
     seqDataDesc.spec = SeqDataSpec(dataType, dims, order, lengths)
 

@@ -41,9 +41,9 @@ def cudnnSetSpatialTransformerNdDescriptor(stDesc, samplerType, dataType, nbDims
     1. Source: 3.2.88.
     """
     expect(dataType in TYPES, BAD_PARAM, "cudnnSetSpatialTransformerNdDescriptor/c08",
-           f"dataType is {dataType.name}, supported are {', '.join(kind.name for kind in TYPES)}")  # fmt: skip
+           f"dataType is {dataType.name}, {', '.join(kind.name for kind in TYPES)} are supported")  # fmt: skip
     expect(LOWEST_RANK <= nbDims <= CUDNN_DIM_MAX, BAD_PARAM, INCORRECT_PARAMETER,
-           f"nbDims is {nbDims}, supported are {LOWEST_RANK} to {CUDNN_DIM_MAX}")  # fmt: skip
+           f"nbDims is {nbDims}, {LOWEST_RANK} to {CUDNN_DIM_MAX} are supported")  # fmt: skip
     expect(len(dimA) >= nbDims, BAD_PARAM, INCORRECT_PARAMETER, f"dimA has {len(dimA)} entries, nbDims is {nbDims}")
     dims = tuple(dimA[:nbDims])
     expect(min(dims) >= 1, BAD_PARAM, INCORRECT_PARAMETER, f"dimA is {dims}, sizes must be at least 1")
@@ -85,7 +85,7 @@ def _fits(call, clauses, stDesc, source, transformed):
     """Raise an error unless ``source`` and ``transformed``, each (name, tensor), meet the requirements of both
     samplers.
 
-    clauses: holds the clauses of ranks and of dimensions.
+    clauses: the clauses of ranks and of dimensions.
     """
     (first, x), (second, y) = source, transformed
     _images_only(call, clauses[0], stDesc=stDesc.dims, **{first: x.dims, second: y.dims})

@@ -52,7 +52,7 @@ def cudnnSetOpTensorDescriptor(opTensorDesc, opTensorOp, opTensorCompType, opTen
     """
     names = ", ".join(kind.name for kind in COMPUTE_TYPES)
     expect(opTensorCompType in COMPUTE_TYPES, BAD_PARAM, "cudnnSetOpTensorDescriptor/c05",
-           f"opTensorCompType is {opTensorCompType.name}, supported are {names}")  # fmt: skip
+           f"opTensorCompType is {opTensorCompType.name}, {names} are supported")  # fmt: skip
     opTensorDesc.spec = OpTensorSpec(opTensorOp, opTensorCompType, opTensorNanOpt)
 
 
@@ -122,7 +122,7 @@ def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta
     data_type_among("cudnnOpTensor/c28", DESTINATION_TYPES, BAD_PARAM, cDesc=cDesc)
     types = (aDesc.data_type, bDesc.data_type, cDesc.data_type)
     listed = "aDesc {}, bDesc {}, cDesc {}".format(*(kind.name for kind in types))
-    expect(types in OP_TENSOR_TYPES, BAD_PARAM, "cudnnOpTensor/c31", f"data types are no row of Table 7: {listed}")
+    expect(types in OP_TENSOR_TYPES, BAD_PARAM, "cudnnOpTensor/c31", f"data types are not a row of Table 7: {listed}")
     wanted, used = OP_TENSOR_TYPES[types], opTensorDesc.compute_type
     text = f"opTensorCompType is {used.name}, Table 7 has {wanted.name} for {listed}"
     expect(used == wanted, NOT_SUPPORTED, "cudnnOpTensor/c26", text)
@@ -158,7 +158,7 @@ def cudnnSetTensor(handle, yDesc, y, valuePtr):
     rank_between("cudnnSetTensor/c06", 4, 5, yDesc=yDesc)
     writable_layout(yDesc=yDesc)
     expect(yDesc.data_type != INT8 or valuePtr in range(-128, 128), BAD_PARAM, "cudnnSetTensor/c03",
-           f"valuePtr is {valuePtr}, which is no value of the type of yDesc, CUDNN_DATA_INT8")  # fmt: skip
+           f"valuePtr is {valuePtr}, which is not a value of the type of yDesc, CUDNN_DATA_INT8")  # fmt: skip
     return SetTensor(valuePtr, yDesc)
 
 

@@ -203,7 +203,7 @@ def entries(name, values, count, clause):
 
 def _rank(nb_dims, clause):
     expect(LOWEST_RANK <= nb_dims <= CUDNN_DIM_MAX, NOT_SUPPORTED, clause,
-           f"nbDims is {nb_dims}, supported are {LOWEST_RANK} to {CUDNN_DIM_MAX}")  # fmt: skip
+           f"nbDims is {nb_dims}, {LOWEST_RANK} to {CUDNN_DIM_MAX} are supported")  # fmt: skip
 
 
 def _vector_clause(data_type):

@@ -43,9 +43,9 @@ def cudnnSetTensorTransformDescriptor(transformDesc, nbDims, destFormat, padBefo
     expect(nbDims >= LOWEST_RANK, BAD_PARAM, "cudnnSetTensorTransformDescriptor/c15",
            f"nbDims is {nbDims}, it must be greater than {LOWEST_RANK - 1}")  # fmt: skip
     expect(nbDims <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c16",
-           f"nbDims is {nbDims}, supported are up to {CUDNN_DIM_MAX}")  # fmt: skip
+           f"nbDims is {nbDims}, at most {CUDNN_DIM_MAX} are supported")  # fmt: skip
     expect(destFormat in FORMATS, NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17",
-           f"destFormat is {destFormat.name}, supported are CUDNN_TENSOR_NCHW and CUDNN_TENSOR_NHWC")  # fmt: skip
+           f"destFormat is {destFormat.name}, CUDNN_TENSOR_NCHW and CUDNN_TENSOR_NHWC are supported")  # fmt: skip
     before = _entries("padBeforeA", padBeforeA, nbDims, "cudnnSetTensorTransformDescriptor/c04")
     after = _entries("padAfterA", padAfterA, nbDims, "cudnnSetTensorTransformDescriptor/c06")
     fold = _entries("foldA", foldA, nbDims - 2, "cudnnSetTensorTransformDescriptor/c08")
@@ -104,7 +104,7 @@ def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
     expect(source.rank == rank, BAD_PARAM, "cudnnInitTransformDest/c08",
            f"srcDesc has {source.rank} dimensions {source.dims}, transformDesc was set for {rank}")  # fmt: skip
     expect(source.rank == 4, NOT_SUPPORTED, "cudnnInitTransformDest/c09",
-           f"srcDesc has {source.rank} dimensions {source.dims}, supported are 4")  # fmt: skip
+           f"srcDesc has {source.rank} dimensions {source.dims}, only 4 are supported")  # fmt: skip
     dims = destination_dims(transform, source.dims)
     expect(
         min(dims) > 0,
@@ -211,7 +211,7 @@ def _check(function, transform, alpha, source, beta, destination):
            f"srcDesc has {rank} dimensions {source.dims}, padded and folded are up to {HIGHEST_RANK}")  # fmt: skip
     for name, spec in (("srcDesc", source), ("destDesc", destination)):
         expect(spec.format in FORMATS if hasattr(spec, "format") else spec.vector_length == 1, NOT_SUPPORTED, f"{function}/c15",
-               f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, supported are NCHW and NHWC")  # fmt: skip
+               f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, NCHW and NHWC are supported")  # fmt: skip
     blocks = unfolded_blocks(transform, dims) if unfolds(transform) else []
     whole = prod(dims[:2]) * prod(len(found) * f for found, f in zip(blocks, folding_factors(transform), strict=False))
     expect(whole < TWO_GIGA, NOT_SUPPORTED, f"{function}/c15",

@@ -34,8 +34,8 @@ class Length:
 class Parameter:
     """Describe one parameter as the document declares it.
 
-    null_with: is the parameter that is NULL exactly if this one is. length: applies to a host array.
-    typed_by: is the descriptor whose data type decides the type of a scalar behind a ``void *``. alpha and beta are
+    null_with: the parameter that is NULL exactly if this one is. length: applies to a host array.
+    typed_by: the descriptor whose data type decides the type of a scalar behind a ``void *``. alpha and beta are
     doubles for DOUBLE and floats otherwise. The value of cudnnSetTensor has the data type itself.
     """
 
@@ -67,7 +67,7 @@ class Parameter:
 class Function:
     """Describe one function of the document.
 
-    out_of_memory: is the id of its section's clause on CUDNN_STATUS_ALLOC_FAILED, or of the clause of cudnnStatus_t.
+    out_of_memory: the id of its section's clause on CUDNN_STATUS_ALLOC_FAILED, or of the clause of cudnnStatus_t.
     """
 
     name: str

@@ -29,7 +29,7 @@ class Attribute:
     """Describe one attribute. lowest, highest: bound its number of elements. holds: lists the descriptor types of its
     elements.
 
-    required: is the clause that finalising without the attribute violates. unsupported: is the clause that declares a
+    required: the clause that finalising without the attribute violates. unsupported: the clause that declares a
     placeholder unsupported. default: holds its elements if it was not set.
     """
 
@@ -46,9 +46,9 @@ class Attribute:
 
 @dataclass(frozen=True)
 class DescriptorType:
-    """Describe a descriptor type and its attributes. inconsistent: is the clause on values that contradict each other.
+    """Describe a descriptor type and its attributes. inconsistent: the clause on values that contradict each other.
 
-    not_finalizable: is the clause that says that users cannot finalise it.
+    not_finalizable: the clause that says that users cannot finalise it.
     """
 
     kind: Kind

@@ -28,7 +28,7 @@ PLAN = "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR"
 
 @dataclass(frozen=True)
 class GraphEngine:
-    """Hold an engine for a graph. solvers: is the number of values of its knob, or 0 without a knob."""
+    """Hold an engine for a graph. solvers: the number of values of its knob, or 0 without a knob."""
 
     graph: Graph
     index: int
@@ -46,7 +46,7 @@ class GraphEngine:
 @finalizes_with_results(Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR)
 def engine(given: Given) -> tuple[GraphEngine, Results]:
     graph, index = given.record("OPERATION_GRAPH"), given.one("GLOBAL_INDEX")
-    range_text = f"the engine {index} is none of 0 to {len(ENGINES) - 1}"
+    range_text = f"the engine {index} is not one of 0 to {len(ENGINES) - 1}"
     expect(0 <= index < len(ENGINES), NOT_SUPPORTED, f"{ENGINE}/c15", range_text)
     reason = ENGINES[index].refuses(graph.nodes)
     if reason:
@@ -113,7 +113,7 @@ def configuration(given: Given) -> tuple[Configuration, Results]:
     for knob in choices:
         known = found.solvers and knob.knob == TILE_SIZE
         expect(
-            known, NOT_SUPPORTED, clause, f"{knob.knob.name} is no knob of engine {found.index}, {found.engine.name}"
+            known, NOT_SUPPORTED, clause, f"{knob.knob.name} is not a knob of engine {found.index}, {found.engine.name}"
         )
         right = 0 <= knob.value <= found.solvers
         expect(right, NOT_SUPPORTED, clause, f"{knob.knob.name} is {knob.value}, possible are 0 to {found.solvers}")
@@ -176,7 +176,7 @@ def execution_plan(given: Given) -> tuple[ExecutionPlan, Results]:
     )
     uids = given.all("RUN_ONLY_INTERMEDIATE_UIDS")
     expect(
-        not uids, NOT_SUPPORTED, "cudnnBackendFinalize/c07", f"{uids} are no intermediates, of which engines have none"
+        not uids, NOT_SUPPORTED, "cudnnBackendFinalize/c07", f"{uids} are not intermediates, of which engines have none"
     )
     operation = config.operation
     with handle.lock:

@@ -56,7 +56,7 @@ class Finalized:
     """Hold the state of a finalised descriptor. It is immutable and hashable, so it outlives the descriptor and keys
     cached plans.
 
-    record: is what the attributes describe. elements: holds (attribute, its elements), in which descriptors are
+    record: what the attributes describe. elements: holds (attribute, its elements), in which descriptors are
     ``Finalized``.
     """
 
@@ -199,7 +199,7 @@ def _checked(attribute: Attribute, kind: Type, count: int, elements: Any) -> tup
         try:
             found.append(_element(attribute, kind, value))
         except Exception:  # A foreign object may raise anything.
-            raise CudnnError(BAD_PARAM, clause, f"{value!r} is no element of {name}, of type {kind.name}") from None
+            raise CudnnError(BAD_PARAM, clause, f"{value!r} is not an element of {name}, of type {kind.name}") from None
     return tuple(found)
 
 
@@ -255,7 +255,7 @@ def get_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, request
     expect(descriptor.spec is not None, NOT_INITIALIZED, f"{GET}/c08", unready)
     attribute = TYPES[descriptor.kind].attributes.get(name)
     if attribute is None:
-        raise CudnnError(BAD_PARAM, f"{GET}/c06", f"{name.name} is no attribute of a {descriptor.kind.name}")
+        raise CudnnError(BAD_PARAM, f"{GET}/c06", f"{name.name} is not an attribute of a {descriptor.kind.name}")
     _expect_type(attribute, kind, f"{GET}/c07")
     expect(requested >= 0, BAD_PARAM, "cudnnStatus_t/c05", f"requestedElementCount is {requested}")
     elements = descriptor.spec.of(name)

@@ -44,7 +44,7 @@ def tensor(given: Given) -> GraphTensor:
         aligned,
         BAD_PARAM,
         f"{section}/c25",
-        f"byte alignment {alignment} is no multiple of the {size} bytes of {data_type.name}",
+        f"byte alignment {alignment} is not a multiple of the {size} bytes of {data_type.name}",
     )
     expect(count > 0, BAD_PARAM, INVALID, f"the vector count is {count}")
     if data_type == INT8:
@@ -59,7 +59,12 @@ def tensor(given: Given) -> GraphTensor:
         text = f"the vector count is {count} and CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION was not set"
         expect(given.is_set("VECTORIZED_DIMENSION"), BAD_PARAM, f"{section}/c17", text)
         along = given.one("VECTORIZED_DIMENSION")
-        expect(0 <= along < len(dims), BAD_PARAM, INVALID, f"the vectorized dimension {along} is none of {len(dims)}")
+        expect(
+            0 <= along < len(dims),
+            BAD_PARAM,
+            INVALID,
+            f"the vectorized dimension {along} is not one of the {len(dims)} dimensions",
+        )
     return GraphTensor(
         given.one("UNIQUE_ID"), data_type, dims, strides, alignment, count, along, given.one("IS_VIRTUAL")
     )

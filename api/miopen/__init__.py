@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"{name} (row {functions()[name].row}) is not implemented yet: it waits for {', '.join(missing(name))}"
         )
-    raise AttributeError(f"{name} is no function or enumerator of the {SPECIFICATION}")
+    raise AttributeError(f"{name} is not a function or enumerator of the {SPECIFICATION}")
 
 
 __all__ = ["MiopenError", "miopenConvAlgoPerf_t", *_AVAILABLE, *ENUMERATIONS, *_ENUMERATORS]

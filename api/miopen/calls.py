@@ -134,7 +134,7 @@ class _Checks:
         try:
             return kind(operator.index(value))
         except Exception:  # A foreign object may raise anything.
-            raise self.wrong(parameter, value, f"which is no enumerator of {kind.__name__}") from None
+            raise self.wrong(parameter, value, f"which is not an enumerator of {kind.__name__}") from None
 
     def integer(self, parameter: Parameter, value: Any) -> int:
         lowest, highest = INTEGERS[parameter.base_type]
@@ -146,7 +146,7 @@ class _Checks:
             lowest <= number <= highest,
             BAD_PARM,
             self.clause,
-            f"{parameter.name} is {number}, no {parameter.base_type}",
+            f"{parameter.name} is {number}, not a {parameter.base_type}",
         )
         return number
 

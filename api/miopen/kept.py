@@ -84,7 +84,7 @@ def _key(descriptors: tuple[Any, ...], stored: Array) -> tuple[Any, ...]:
 def places(x: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
     """Return the position of the maximum in each window, counted along its rows; the first of equal elements counts.
 
-    NaN and padding never count; if no element exceeds the lowest number, the position is 0. extents: holds rows and
+    NaN and padding never count; if no element exceeds the lowest number, the position is 0. extents: rows and
     columns of the result.
     """
     reach = [(n - 1) * stride + size for n, stride, size in zip(extents, pooling.stride, pooling.window, strict=True)]
@@ -97,7 +97,7 @@ def places(x: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
 
 
 def pooled_gradient(kept: Array, dy: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
-    """Return dx of max pooling: each element of dy is added at its stored position. extents: holds rows and columns of
+    """Return dx of max pooling: each element of dy is added at its stored position. extents: rows and columns of
     x."""
     (h, w), (images, channels, *outputs) = extents, dy.shape
     row, column = (

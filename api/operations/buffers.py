@@ -94,7 +94,7 @@ class SharedBuffer(ABC):
             return dims
         known = math.prod(size for size in dims if size != -1) * itemsize
         if not known or self.nbytes % known:
-            raise ValueError(f"shape {dims}: {self.nbytes} bytes are no multiple of {known}")
+            raise ValueError(f"shape {dims}: {self.nbytes} bytes are not a multiple of {known}")
         return tuple(self.nbytes // known if size == -1 else size for size in dims)
 
     def _elements_of(self, spec: Any) -> Array:

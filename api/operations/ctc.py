@@ -87,7 +87,7 @@ class CTCLoss(_CTCLoss):
 class CTCLoss_v8(_CTCLoss):
     """Compute the same as CTCLoss, with labels and lengths in device memory.
 
-    labels: holds the labels of all sequences one after the other; the lengths say how many are read.
+    labels: the labels of all sequences one after the other; the lengths say how many are read.
     """
 
     ctc_loss: CTCLossSpec

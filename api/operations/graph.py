@@ -44,7 +44,7 @@ __all__ = [
 class OperationGraph(Operation):
     """Hold the nodes of a graph in topological order and the engine that executes them (5.2.3).
 
-    engine: is the engine's global index. choice: is the value of its knob. ``workspace_bytes`` is what the backend
+    engine: the engine's global index. choice: the value of its knob. ``workspace_bytes`` is what the backend
     needs for them; it is 0 in the query for that size. The operands are the tensors that are not virtual, named by
     ``GraphTensor.operand``. A tensor that a beta blends in is read and written.
     """

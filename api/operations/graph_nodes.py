@@ -23,7 +23,7 @@ class GraphTensor:
     """Describe a tensor of a graph. Dimensions and strides count elements; an element is a vector of ``vector_count``
     scalars.
 
-    vectorized_dimension: is the dimension of the vectors, or -1 if an element is one scalar. A virtual tensor has no
+    vectorized_dimension: the dimension of the vectors, or -1 if an element is one scalar. A virtual tensor has no
     memory.
     """
 

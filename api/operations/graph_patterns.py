@@ -79,7 +79,7 @@ ON_CORES_ENGINE = len(ALGORITHMS) - 1
 class Single:
     """Hold a graph as one operation.
 
-    names: maps the operation's operands to operands of the graph. parts: holds image, filter and response as the
+    names: maps the operation's operands to operands of the graph. parts: image, filter and response as the
     operation describes them.
     """
 
@@ -102,7 +102,7 @@ def single(nodes: tuple[Node, ...], engine: int) -> Single | None:
         return None
     first, *others = nodes
     if not isinstance(first, algorithm.node):
-        raise NoPatternError(f"the first operation is no {algorithm.node.__name__.removesuffix('Node')}")
+        raise NoPatternError(f"the first operation is not a {algorithm.node.__name__.removesuffix('Node')}")
     spec, parts = _convolution(first, algorithm.math_type)
     if isinstance(first, ConvolutionForwardNode) and others:
         return _fused(first, others, algorithm, spec, parts)
@@ -196,7 +196,7 @@ def _fused(
     for node in others:
         if not (isinstance(node, PointwiseNode) and current in node.inputs and current.is_virtual):
             raise NoPatternError(
-                "the operations behind the convolution are no chain of pointwise ones on virtual tensors"
+                "the operations behind the convolution are not a chain of pointwise ones on virtual tensors"
             )
         found.take(node, current)
         current = node.y
@@ -211,7 +211,7 @@ def _fused(
         z, alpha2 = described(found.residual), _factor(found.factor, x)
         if alpha2 == 0:
             raise NoPatternError(
-                "zero times what is added is NaN where that is no number: the fused operation does not read it"
+                "zero times what is added is NaN where that is not a number: the fused operation does not read it"
             )
     if z != y:
         raise NoPatternError(f"what is added is described as {z}, the result as {y}")
@@ -260,7 +260,7 @@ class _Epilogue:
         sides = [(node.x, node.alpha1), (node.b, node.alpha2)]
         (_, factor), (other, other_factor) = sides if node.x == current else sides[::-1]
         if factor != 1 or other.is_virtual:  # The current value is virtual as well.
-            raise NoPatternError("the convolution is scaled again, or added to what is no tensor of memory")
+            raise NoPatternError("the convolution is scaled again, or added to what is not a tensor of memory")
         if other.scalar_dims == current.scalar_dims and self.residual is None and self.bias is None:
             self.residual, self.factor = other, other_factor
         elif self.bias is None and other.dims == (1, current.dims[1], *(1,) * (current.rank - 2)) and other_factor == 1:

@@ -30,9 +30,9 @@ NOT_BLENDED = (1.0, 0.0)
 class MemoryRequirement(NamedTuple):
     """State what a call requires of an operand's memory.
 
-    nbytes: is the minimum size; it is smaller than ``Operation.nbytes`` if the contents decide how much is read.
+    nbytes: the minimum size; it is smaller than ``Operation.nbytes`` if the contents decide how much is read.
     alignment: divides the address; it is the size of a scalar in bytes, or 1 for memory without a description.
-    writes: says whether the call writes the memory.
+    writes: whether the call writes the memory.
     scalars: counts the scalars from the first to the last one, gaps included; it is 0 for raw memory.
     """
 

@@ -306,7 +306,7 @@ class SeqDataSpec:
     """Describe sequences of vectors: cudnnSeqDataAxis_t indexes ``dims``, and ``axes`` lists the axes from the
     outermost to the innermost.
 
-    lengths: holds the sequence lengths in time-steps; entry batch * beams + beam belongs to one sequence, whatever the
+    lengths: the sequence lengths in time-steps; entry batch * beams + beam belongs to one sequence, whatever the
     axes (7.2.53).
     """
 

@@ -196,7 +196,7 @@ FILTERS_BY_4: Rule = (
 
 @dataclass(frozen=True)
 class Row:
-    """Hold one row of tables 18 to 22. spatial: is the number of spatial dimensions. clause: is the row's clause."""
+    """Hold one row of tables 18 to 22. spatial: the number of spatial dimensions. clause: the row's clause."""
 
     clause: str
     spatial: int
@@ -208,7 +208,7 @@ class Row:
     rules: tuple[Rule, ...] = ()
 
     def violated(self, problem: Problem, names: tuple[str, str, str]) -> str | None:
-        """Return the first requirement of the row that the problem violates, or None. names: are the arguments that
+        """Return the first requirement of the row that the problem violates, or None. names: the arguments that
         describe x, w and y."""
         configuration = problem.configuration
         if configuration not in self.configurations:
@@ -275,16 +275,16 @@ def fused_unsupported(problem: Problem, fused: ConvolutionBiasActivationForward)
 
 
 def beyond_positions(convolution: ConvolutionSpec, x: TensorSpec, name: str) -> str | None:
-    """Return a message if the positions of the padded input exceed 32 bits, else None. name: is the argument that
+    """Return a message if the positions of the padded input exceed 32 bits, else None. name: the argument that
     describes x."""
     padded = tuple(extent + 2 * padding for extent, padding in zip(x.dims[2:], convolution.padding, strict=True))
     if max(padded) < POSITIONS:
         return None
-    return f"{name} with padding {convolution.padding} has {padded} positions, supported are fewer than {POSITIONS}"
+    return f"{name} with padding {convolution.padding} has {padded} positions, fewer than {POSITIONS} are supported"
 
 
 def violation(problem: Problem, algorithm: IntEnum, all_rows: Sequence[Row], names: tuple[str, str, str]) -> str | None:
-    """Return why no row covers this problem with this algorithm, or None if a row does. names: are the arguments that
+    """Return why no row covers this problem with this algorithm, or None if a row does. names: the arguments that
     describe x, w and y."""
     if reason := beyond_positions(problem.convolution, problem.x, names[0]):
         return reason

@@ -3,7 +3,7 @@ a baseline.
 
 One sample of every operation gives the calls: its descriptors' setters, queries and the call itself. A launch includes
 the driver's time for it. On the emulated device a launch runs its kernel, so that times of
-computing calls are useful on a GPU alone.
+computing calls are useful on a GPU only.
 """
 
 from __future__ import annotations

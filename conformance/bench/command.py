@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drawn", type=int, default=0, metavar="N", help="N layers drawn from the domains of the families"
     )
-    parser.add_argument("--seed", type=int, default=None, help="of --drawn (default: of the time)")
+    parser.add_argument("--seed", type=int, default=None, help="seed of --drawn (default: the time)")
     parser.add_argument(
         "--shard", default="1/1", metavar="I/N", help="every N-th row from the I-th on, for several GPUs"
     )
@@ -80,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="report these benchmarks.json together, measure nothing",
+        help="report these benchmarks.json together, and measure nothing",
     )
 
 

@@ -40,7 +40,7 @@ PROPERTIES = {
     "NULL": {"NULL"},
     "alignment": {"alignment"},
 }
-# A refusal for one of these says nothing on a sentence that does not name it.
+# A refusal for one of these says nothing about a sentence that does not name it.
 NARROW = {"NULL", "contents", "bytes", "scale"}
 TENSOR = r"TensorSpec\(data_type=(\w+), dims=\(([^)]*)\), strides=\(([^)]*)\)\)"
 OTHER = re.compile(rf"with {TENSOR} and {TENSOR}|is {TENSOR}, {TENSOR} is due|is {TENSOR}, \w+\[0\] is {TENSOR}")

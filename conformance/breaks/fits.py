@@ -1,4 +1,4 @@
-"""Tell which ways to break calls fit a sentence. A failure under any other way says nothing on the sentence."""
+"""Tell which ways to break calls fit a sentence. A failure under any other way says nothing about the sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .statements import PERMISSION, sort_of_text
 REFUSED = frozenset(
     {"accepted", "status", "refused", "NULL refused", "layout refused", "shared memory refused", "unequal refused"}
 )
-# These breaks show that memory counts at all. They say nothing on where its elements are, or on who must be refused.
+# These breaks show that memory counts at all. They say nothing about where its elements are, or about what must be refused.
 COARSE = frozenset({"element", "unread", "unwritten"})
 # A sentence in these words says what a pointer of a pack points to.
 POINTED = re.compile(r"\((?:void|int64_t|double|size_t) \*, ")
@@ -59,7 +59,7 @@ OFFERED = re.compile(
 GROUPS = "group_count=[2-9]"  # in the descriptor of a convolution with groups
 GROUPED = re.compile(r"\bgroup count greater than 0\b")
 ARITHMETIC = re.compile(r"^dataType=(CUDNN_\w+): mathType may be ([^;]*)")
-# The mode is the place of such a sentence, which is about another parameter.
+# Such a sentence is about a parameter in one mode (places.py), so breaks of the mode itself prove nothing.
 WITH_MODE = re.compile(r"^With mode (CUDNN_\w+), (\w+)")
 NULLED = re.compile(r"^\w+ ?==? ?NULL\b(?! together)")
 SIZES = re.compile(r"^\w+ (?:is|states) (?:the byte size|the size in bytes|how many bytes)\b")
@@ -100,8 +100,8 @@ def offers_null(clause: Any) -> bool:
 def fits(clause: Any, broken: Any) -> bool:
     """Return whether a break is of what a sentence says.
 
-    A setter that stores anything else says nothing on the meaning of one of its parameters. An order is broken where
-    what it names is broken.
+    A setter that stores anything else says nothing about the meaning of one of its parameters. A break of what an order
+    names breaks the order.
     """
     if any(one.excludes(clause, broken) for one in FITS):
         return False

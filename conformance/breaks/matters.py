@@ -24,7 +24,7 @@ NAME = r"[A-Za-z]\w*(?:\(\))?"
 LIST = re.compile(
     rf"{NAME}(?:, (?:or |and )?{NAME})*,? (?:and|or) {NAME}|CUDNN_\w+(?:, CUDNN_\w+)+|(?<=any of ){NAME}(?:, {NAME})+|(?<=any of: ){NAME}(?:, {NAME})+"
 )
-# These lists name what a refused value differs from, or who tells a value: they are no matters.
+# These lists name what a refused value differs from, or who tells a value: they are not matters.
 ASIDE = re.compile(
     r"\b(other than|none of|(advised|reported|consumed) by|with every|for (the given|input)|minimum length) .*"
 )
@@ -62,11 +62,11 @@ RELATION = re.compile(
 MADE = re.compile(
     r"\b(?:made|[Cc]reated|configured|deleted|destroyed|released) (?:by|with) (\w+)"
 )  # by the functions that are named
-# A whole call that is refused says nothing on these sentences: they permit one of its ways.
+# A whole call that is refused says nothing about these sentences: they permit one of its ways.
 PERMISSION = re.compile(
     r"\b(may(?! not)|can(?!not)|works?|supported|(?<!not )(permit(s|ted)?|allow(s|ed)?)|optional|NOP|need not)\b"
 )
-# What such a sentence demands shows in a refusal alone.
+# Only a refusal shows what such a sentence demands.
 MODAL = re.compile(
     r"\b(must|has to|have to|should|requires?|may only|only|cannot|share the same|not grow)\b(?!.*\breturned\b)", re.I
 )
@@ -209,7 +209,7 @@ def allows(clause: Any) -> bool:
 
 
 def is_silent(clause: Any, broken: Any) -> bool:
-    """Return whether a failure under a break says nothing on a clause, whatever the case does."""
+    """Return whether a failure under a break says nothing about a clause, whatever the case does."""
     text, how = clause.text, broken.how
     if clause.kind == "aliasing" and PERMISSION.search(text) and not MODAL.search(text):
         return how != "shared memory refused"

@@ -80,7 +80,7 @@ def _odd_neighbour(_prior: float, exact: float, _allowed: float) -> float | None
 
 
 def _wrapped(_prior: float, exact: float, _allowed: float) -> float | None:
-    """Return what is left of a number that a byte does not hold."""
+    """Return a number as it wraps around in a byte that does not hold it."""
     return (round(exact) + 128) % 256 - 128.0 if abs(exact) > 128.5 else None
 
 

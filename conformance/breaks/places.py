@@ -9,8 +9,8 @@ from typing import Any
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 
-FIELD = "="  # in what a descriptor holds: a field and its value
-OR = "|"  # between enumerators of which a call names one at least
+FIELD = "="  # separates a field of a descriptor from its value
+OR = "|"  # separates enumerators of which a call names at least one
 UNPACKED = "CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED|CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED"
 AVERAGE = "CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING|CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
 SPOKEN = {  # type -> words of sentences -> the enumerators that they mean
@@ -27,7 +27,7 @@ SPOKEN = {  # type -> words of sentences -> the enumerators that they mean
     },
     "cudnnPoolingMode_t": {r"^Average pooling\b": AVERAGE},
 }  # fmt: skip
-# Such a sentence speaks of the others.
+# A sentence with these words is about the modes that it does not name.
 OTHERS = re.compile(r"\bother (?:modes|cells|than)\b|\b[Ww]ithout LSTM\b|projection is not enabled")
 # Sentences on operations of graphs speak of those with one or two inputs.
 INPUTS = {
@@ -63,7 +63,7 @@ def place_of(clause: Any, function: str) -> tuple[str, ...]:
 
 
 def type_of(name: str) -> str:
-    """Return the enumeration of the first of such enumerators, or an empty text."""
+    """Return the enumeration of the first of enumerators that OR separates, or an empty text."""
     first = name.partition(OR)[0]
     return next((kind for kind, members in ENUMERATIONS.items() if first in members.__members__), "")
 

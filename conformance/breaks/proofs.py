@@ -148,7 +148,7 @@ def is_of_acceptance(clause: Any) -> bool:
 def _shown(clause: Any, broken: Break, matters: Iterable[str]) -> list[str]:
     """Return which matters of a clause a break shows.
 
-    That others are refused shows in a refusal alone, and what a call does shows in its results.
+    Only a refusal shows that other arguments are refused; results show what a call does.
     """
     refusal = broken.how == "accepted"
     whole = refusal if allows(clause) else not (refusal and "accepted" in matters_of(clause))

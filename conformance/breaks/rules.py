@@ -76,8 +76,8 @@ ROUNDED = {
     "wrapped around": re.compile(r"\bsaturates\b|\bclamped\b.* of the type"),
     "truncated": re.compile(r"\bcomputes in float even\b"),
 }
-# These breaks change memory when the case reads it back: one element is wrong, memory after an operand is written, or
-# a NaN or an infinity is lost or is new, the elements are one place further on, doubles are floats, or an input is added.
+# These breaks change memory when the case reads it back. One element is wrong, memory after an operand is written, a
+# NaN or an infinity is lost or new, or elements are one place further on. Or doubles are floats, or an input is added.
 ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED = "element", "overrun", "special", "misplaced", "narrowed"
 OVERFLOWN, ADDED = "overflown", "added"
 INDEX = "next index"  # break of an output that holds positions

@@ -43,7 +43,7 @@ HOLDS = re.compile(r"(CUDNN_ATTR_\w+) (?:has attribute type|holds the descriptor
 CANNOT_HOLD = {
     "other type": "the elements of",
     "other number": r"has \d+ to \d+ elements",
-    "other kind": "is no element of",
+    "other kind": "is not an element of",
 }
 # A row of the tables of convolutions may permit these: words of the row, and what a descriptor in such a call holds.
 PERMITTED = {

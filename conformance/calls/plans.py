@@ -40,7 +40,7 @@ class Plans(Builder):
         return {"ENGINE_CONFIG": (DESCRIPTOR, (config,)), "HANDLE": (HANDLE, (self.handle,))}
 
     def count(self, graph: Any) -> int:
-        """Return the number of engines that there are."""
+        """Return the number of existing engines."""
         return int(self.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)[0])
 
     def engine(self, graph: Any, index: int | None = None) -> Any:

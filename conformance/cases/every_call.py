@@ -298,7 +298,7 @@ def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
             solver_of(usual)
     monkeypatch.setenv("DUALDNN_SOLVER", "")
     assert plan_by(usual, backend.device, other).solver == other
-    with pytest.raises(ValueError, match=r"softmax\.tiles is none of"):
+    with pytest.raises(ValueError, match=r"softmax\.tiles is not one of"):
         plan_by(usual, backend.device, "softmax.tiles")
     with pytest.raises(ValueError, match=f"{preferred} does not serve"):
         plan_by(rare, backend.device, preferred)

@@ -28,7 +28,7 @@ def test_memory_of_the_program(subject, cudnn, handle, refuses):
     An array with gaps, with objects, or too small is refused.
     """
     if subject.name != "reference":
-        pytest.skip("memory of the host is no memory of a device")
+        pytest.skip("host memory is not device memory")
     make = Caller(cudnn, handle)
     tensor = make.tensor(TensorSpec.packed(FLOAT, (1, 1, 2, 3)))
     good = np.ones(6, np.float32)

@@ -173,7 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m dualdnn.conformance.corpus.reducing", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="lines as those of conformance/corpus")
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="files of lines like those of conformance/corpus"
+    )
     planner, shown = Planner(), {}
     for path in parser.parse_args(arguments).files:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -117,7 +117,7 @@ declare([
     Difference(
         "V-attn-nonfinite", "cudnnMultiHeadAttnForward", ("cudnnMultiHeadAttnForward/c11", "cudnnSetSeqDataDescriptor/c09"),
         "Keys and values outside of a query's window, and padding, do not enter its output.",
-        "9.19 multiplies them by zero: what is no number there makes outputs NaN.", "They are not read.", says=("wrong out: as before the call",), subjects=("vendor-9*",),
+        "9.19 multiplies them by zero: what is not a number there makes outputs NaN.", "They are not read.", says=("wrong out: as before the call",), subjects=("vendor-9*",),
         cases=(f"{_FORWARD}padding_is_not_read*", f"{_FORWARD}numbers_outside_of_windows*", f"{_FORWARD}tiles_of_tensor_cores*",
                f"{_BACKWARD}padding_is_not_read*", f"{_BACKWARD}tiles_of_tensor_cores*"),
     ),

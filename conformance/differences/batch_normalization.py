@@ -33,7 +33,7 @@ declare([
         "V-batch-size-queries", "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize",
         ("cudnnStatus_t/c05", "cudnnGetBatchNormalizationTrainingExReserveSpaceSize/c08", "cudnnGetNormalizationTrainingReserveSpaceSize/c11",
          "cudnnGetNormalizationTrainingReserveSpaceSize/c10"),
-        "An argument that is no enumerator, or has other than 4 or 5 dimensions, is BAD_PARAM, integer data NOT_SUPPORTED.",
+        "An argument that is not an enumerator, or has other than 4 or 5 dimensions, is BAD_PARAM, integer data NOT_SUPPORTED.",
         "9.19 answers SUCCESS.", "BAD_PARAM, NOT_SUPPORTED: the status lists.",
         recorded=(
             Disagreement(
@@ -48,7 +48,7 @@ declare([
     ),
     Difference(
         "V-norm-mode", "cudnnGetNormalizationForwardTrainingWorkspaceSize", ("cudnnStatus_t/c05",),
-        "An argument that is no enumerator is BAD_PARAM.", "9.19 answers NOT_SUPPORTED for an unknown mode.",
+        "An argument that is not an enumerator is BAD_PARAM.", "9.19 answers NOT_SUPPORTED for an unknown mode.",
         "BAD_PARAM, as in every call (D082).",
         recorded=(
             Disagreement(functions=("cudnn*Normalization*",), ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnStatus_t/c05",)),
@@ -84,7 +84,7 @@ declare([
         "Computed (D081).", says=("cudnnNormalizationForwardTraining BAD_PARAM",), subjects=("vendor-9*",), cases=(f"{_FUSED}descriptors_of_their_own*",),
     ),
     Difference(
-        "V-batch-fused-arguments", _EX, (f"{_EX}/c48", f"{_EX}/c51", f"{_NORM}/c41", f"{_NORM}/c44"), "Statistics of another shape and an epsilon that is no number are BAD_PARAM.",
+        "V-batch-fused-arguments", _EX, (f"{_EX}/c48", f"{_EX}/c51", f"{_NORM}/c41", f"{_NORM}/c44"), "Statistics of another shape and an epsilon that is not a number are BAD_PARAM.",
         "9.19 accepts them, the first in PER_ACTIVATION.", "BAD_PARAM: the status lists.", says=("succeeded, not BAD_PARAM by *",), subjects=("vendor-9*",),
         cases=(f"{_FUSED}fused_tensors_that_are_refused*", f"{_FUSED}fused_statistics_that_are_refused*PER_ACTIVATION?"),
     ),

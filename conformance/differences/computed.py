@@ -21,7 +21,7 @@ declare([
     ),
     Difference(
         "V-find-null-workspace", _FIND, (f"{_FIND}/c11", f"{_FIND}/c12"), "An algorithm that needs more than the workspace is ALLOC_FAILED.",
-        "9.19 takes the size as it is said to be where the pointer is NULL.", "NULL is no workspace.", subjects=_S,
+        "9.19 takes the size as it is said to be where the pointer is NULL.", "NULL means that there is no workspace.", subjects=_S,
         cases=("convolution_algorithms/test_the_workspace_decides_what_is_tried?None?",),
         says=("assertion *",),
     ),
@@ -140,7 +140,7 @@ declare([
     Difference(
         "V-sampler-arguments", "cudnnSpatialTfSamplerForward",
         ("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerForward/c09", "cudnnStatus_t/c05"),
-        "Coordinates that are no numbers give NaN, and no others; tensors that do not fit are BAD_PARAM, other ranks NOT_SUPPORTED.",
+        "Coordinates that are not numbers give NaN, and no others; tensors that do not fit are BAD_PARAM, other ranks NOT_SUPPORTED.",
         "9.19 gives 0 or NaN elsewhere, NaN where the column of a finite coordinate overflows, and SUCCESS.", "The formula; the status list.", subjects=_S,
         cases=("every_operation/test_infinite_operands?SpatialTfSamplerBackward?", *(f"spatial_transformer/test_{name}*" for name in (
             "coordinates_are_not_finite", "the_largest_coordinates*FLOAT?", "the_largest_coordinates*DOUBLE?",

@@ -25,7 +25,7 @@ declare(
             "cudnnSetCTCLossDescriptorEx",
             ("cudnnSetCTCLossDescriptorEx/c07", "cudnnSetCTCLossDescriptor_v8/c08"),
             "An invalid argument is BAD_PARAM.",
-            "8.9.7 accepts modes that are no enumerators.",
+            "8.9.7 accepts modes that are not enumerators.",
             "BAD_PARAM (D402).",
             cases=("ctc_descriptors/test_unknown_modes*",),
             says=(
@@ -91,7 +91,7 @@ declare([
     ),
     Difference(
         "V-ctc-limits", _LOSS, (f"{_LOSS}/c17", f"{_LOSS_8}/c19", "cudnnGetCTCLossWorkspaceSize/c09", "cudnnGetCTCLossWorkspaceSize/c07"),
-        "A label length above 256 and an input length that is none of probsDesc are BAD_PARAM.",
+        "A label length above 256 and an input length that is not one of the lengths of probsDesc are BAD_PARAM.",
         "9.19 answers NOT_SUPPORTED to the first, of 256 already, and to a huge input length; it accepts others that are too large or negative.",
         "BAD_PARAM above 256: the status list.", subjects=("vendor-9*",),
         cases=tuple(_CASE + name for name in (

@@ -11,9 +11,9 @@ declare(
             "V-dropout-int8",
             "cudnnDropoutGetReserveSpaceSize",
             ("cudnnDropoutGetReserveSpaceSize/c01",),
-            "The size for an input with the dimensions of xDesc; no failure is listed.",
-            "9.19 answers NOT_SUPPORTED to INT8, and the size to other types that cudnnDropoutForward refuses.",
-            "The size, of every type (D062).",
+            "The size is that for an input with the dimensions of xDesc; no failure is listed.",
+            "9.19 answers NOT_SUPPORTED for INT8, and returns the size for other types that cudnnDropoutForward refuses.",
+            "The size is returned for every type (D062).",
             recorded=(
                 Disagreement(
                     functions=("cudnnDropoutGetReserveSpaceSize",),

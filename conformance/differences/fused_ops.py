@@ -46,7 +46,7 @@ declare(
             _SET,
             ("cudnnStatus_t/c05",),
             "An incorrect value is BAD_PARAM.",
-            "8.9.7 accepts modes and placeholders that are no enumerators.",
+            "8.9.7 accepts modes and placeholders that are not enumerators.",
             "BAD_PARAM (D297).",
             cases=("fused_ops_packs/test_no_enumerators*",),
             says=("succeeded, not BAD_PARAM by cudnnStatus_t/c05",),

@@ -82,7 +82,7 @@ declare(
             "cudnnBackendSetAttribute",
             ("cudnnBackendSetAttribute/c06", "cudnnBackendSetAttribute/c07"),
             "Unexpected counts and values that are invalid for the type are BAD_PARAM.",
-            "8.9.7 accepts nine dimensions and numbers that are no enumerators.",
+            "8.9.7 accepts nine dimensions and numbers that are not enumerators.",
             "BAD_PARAM.",
             cases=(
                 "graph_descriptors/test_too_many_dimensions*",

@@ -32,7 +32,7 @@ declare([
     ),
     Difference(
         "V-filter-vectors", "cudnnSetFilter4dDescriptor", ("cudnnTensorFormat_t/c07", "cudnnTensorFormat_t/c08"),
-        "Channels come in vectors of 4 or 32.", "Channels that are no multiple are accepted and rounded down.", "BAD_PARAM (D113).",
+        "Channels come in vectors of 4 or 32.", "Numbers of channels that are not multiples are accepted and rounded down.", "BAD_PARAM (D113).",
         cases=("filter_descriptors/test_channels_come_in_whole_vectors*",),
         recorded=(Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnTensorFormat_t/c0[78]",), functions=("cudnn*Filter*",)),),
         says=("succeeded, not BAD_PARAM by cudnnTensorFormat_t/*",),

@@ -359,7 +359,7 @@ declare([
     ),
     Difference(
         "V-filter-channels", "cudnnGetFilter4dDescriptor", ("cudnnGetFilter4dDescriptor/c05",), "Returns the c that was set.",
-        "Returns 4 for each 32 channels of an INT8x32 filter.", "What was set.",
+        "Returns 4 for every 32 channels of an INT8x32 filter.", "What was set.",
         cases=("filter_descriptors/test_vectors_4d_getter*",),
         recorded=(Disagreement("result", ("cudnnGetFilter4dDescriptor",), when=of_type("INT8x32"), expects=an_eighth_of_the_channels),),
         says=("assertion *",),
@@ -414,7 +414,7 @@ declare([
     ),
     Difference(
         "V-pooling-empty-average", "cudnnPoolingForward", ("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03"),
-        "The average of a window; of none it is not defined.", "NaN in some configurations, 0 or -0 in others.",
+        "The average of a window; the average of an empty window is not defined.", "NaN in some configurations, 0 or -0 in others.",
         "NaN, 0 divided by 0 (D091).",
         cases=("pooling/test_forward_windows_in_the_padding*", "pooling/test_forward_output_of_any_size*",
                "pooling/test_average_partly_beyond_the_padding*"),
@@ -423,7 +423,7 @@ declare([
     ),
     Difference(
         "V-pooling-bfloat16", "cudnnPoolingForward", ("cudnnPoolingForward/c11",),
-        "The data types listed, others NOT_SUPPORTED.", "BFLOAT16 is computed.", "NOT_SUPPORTED: the status list.",
+        "Data types that are not listed are NOT_SUPPORTED.", "BFLOAT16 is computed.", "NOT_SUPPORTED: the status list.",
         cases=("pooling/test_forward_other_types_are_not_supported*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingForward/c11",), when=of_type("BFLOAT16"), theirs="SUCCESS"),),
         says=("succeeded, not NOT_SUPPORTED by cudnnPoolingForward/c11",),
@@ -431,7 +431,7 @@ declare([
     Difference(
         "V-pooling-strides", "cudnnPoolingBackward", ("cudnnPoolingBackward/c14",),
         "wStride other than 1 is given as an unsupported configuration.", "Computes any strides.",
-        "NOT_SUPPORTED, NHWC excepted, which another sentence supports (D189).",
+        "NOT_SUPPORTED, except for NHWC, which another sentence supports (D189).",
         cases=("pooling/test_backward_needs_contiguous*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingBackward/c14",), theirs="SUCCESS"),),
         says=("succeeded, not NOT_SUPPORTED by cudnnPoolingBackward/c14",),

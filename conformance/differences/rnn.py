@@ -11,7 +11,7 @@ declare(
             "cudnnSetRNNDescriptor_v8",
             ("cudnnSetRNNDescriptor_v8/c32",),
             "An invalid argument is BAD_PARAM.",
-            "A dataType or mathPrec that is no enumerator is NOT_SUPPORTED.",
+            "A dataType or mathPrec that is not an enumerator is NOT_SUPPORTED.",
             "BAD_PARAM: an invalid argument before a combination (D373).",
             cases=("rnn_descriptors/test_no_data_types*",),
             says=("cudnnSetRNNDescriptor_v8 NOT_SUPPORTED, not BAD_PARAM",),

@@ -50,7 +50,7 @@ declare(
             "V-transformer-types",
             "cudnnSetSpatialTransformerNdDescriptor",
             ("cudnnSetSpatialTransformerNdDescriptor/c08",),
-            "A dataType that is no valid one is BAD_PARAM.",
+            "A dataType that is not valid is BAD_PARAM.",
             "NOT_SUPPORTED for INT8, BAD_PARAM for the others that no call takes.",
             "BAD_PARAM, which alone is listed (D122).",
             cases=("spatial_transformer/test_types_of_the_setter*INT8*",),

@@ -62,7 +62,7 @@ def draw(source: Source) -> Drawn:
 def attention(source: Source) -> tuple[AttnSpec, tuple[int, int], int, int]:
     """Draw an attention descriptor, the time-steps of queries and keys, and the numbers of batches and beams.
 
-    Projections are on or off. Queries and keys have the same length where they meet.
+    Projections are on or off. Queries and keys have the same length where their dot products are taken.
     """
     (data_type, precision), maths = source.pick(tuple(PRECISIONS.items()))
     q, k, v, o = (source.chance(50) for _ in range(4))

@@ -25,7 +25,7 @@ PRODUCTS = (cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MUL, cudnnReduceTensorOp_t
 def draw(source: Source) -> Drawn:
     """Draw a reduction over at least one dimension."""
     dims = source.dims(source.pick((4, 4, 5, 3, 6)))
-    if source.profile.most > LONGEST:  # as many elements as indices of 8 bits can name, or one less
+    if source.profile.most > LONGEST:  # Indices of 8 bits count to LONGEST.
         dims = source.pick((dims, dims, (*dims[:1], LONGEST - source.integer(0, 1), *(1 for _ in dims[2:]))))
     out = tuple(extent if source.chance(40) else 1 for extent in dims)
     need(out != dims)

@@ -81,7 +81,7 @@ def run(chosen: argparse.Namespace) -> int:
         return again(parse_entry(chosen.again), subjects, chosen.solvers)
     for name, there in (("k", DOMAINS), ("profile", PROFILES)):
         if strange := [value for value in getattr(chosen, name) if value not in there]:
-            raise ValueError(f"{strange[0]!r} is none of {', '.join(there)}")
+            raise ValueError(f"{strange[0]!r} is not one of {', '.join(there)}")
     for name in ("seconds", "count", "jobs"):
         if getattr(chosen, name) < 0:
             raise ValueError(f"--{name} is {getattr(chosen, name)}, expected 0 or more")

@@ -142,7 +142,7 @@ def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Us
 def side(trial: Trial) -> str:
     """Return where the worst element of an output is: in its tail, at a border of its positions, or inside.
 
-    Memory without a layout of tensors, as of indices, has an inside alone.
+    In memory without a tensor's layout, such as indices, every element counts as inside.
     """
     worst = trial.verdict.worst
     if worst.output in trial.operation.raw:  # type: ignore[union-attr]  # called where there is one

@@ -14,7 +14,7 @@ from .judging import Finding, Key
 from .worker import Orders, work
 
 HANG = 120.0  # seconds that one operation may take
-DIED, HUNG = "took its process down", "took no end"
+DIED, HUNG = "took its process down", "did not end"
 Receive = Callable[[str, Any], None]
 
 

@@ -358,6 +358,6 @@ def line(one: Outcome) -> str:
 
 
 def left(lines: str) -> list[Bug]:
-    """Return the bugs of such lines that no case has noticed."""
+    """Return the bugs of lines, as ``line`` writes them, that no case has noticed."""
     found = [entry for entry in map(json.loads, lines.splitlines()) if entry["state"] in (SURVIVED, UNDECIDED)]
     return [Bug(**entry["bug"] | {"cases": tuple(entry["bug"]["cases"])}) for entry in found]

@@ -24,19 +24,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.injected", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(
-        "-k", action="append", default=[], metavar="TEXT", help="only bugs whose file, or what they break, has this"
+        "-k",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="use only bugs whose file or description contains this text",
     )
     parser.add_argument(
         "--bugs",
         type=Path,
         metavar="FILE",
-        help="these instead, in the form of bugs.json; cases may be left to the family",
+        help="use the bugs of this file, in the form of bugs.json; a bug without cases takes those of its family",
     )
     parser.add_argument(
-        "--mutants", type=int, default=0, metavar="N", help="so many mutants instead of the bugs (mutants.py)"
+        "--mutants",
+        type=int,
+        default=0,
+        metavar="N",
+        help="draw this number of mutants instead of the bugs (mutants.py)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the mutants that are drawn")
-    parser.add_argument("--layer", action="append", choices=LAYERS[:3], help="those of these alone")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the drawn mutants")
+    parser.add_argument("--layer", action="append", choices=LAYERS[:3], help="draw mutants of these layers only")
     parser.add_argument(
         "--kernels",
         type=Path,
@@ -47,14 +55,14 @@ def main() -> int:
         "--without",
         default="",
         metavar="I,J",
-        help="numbers of bugs that are left out: whoever read them says that they change no result",
+        help="leave out the bugs with these numbers, which change no result according to a reader",
     )
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="the i-th of n parts")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="run the i-th of n parts of the bugs")
     parser.add_argument(
-        "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are injected together"
+        "--at-once", type=int, default=6, metavar="N", help="inject this number of bugs of different families together"
     )
-    parser.add_argument("--seconds", type=float, default=600, help="the most that one bug takes")
-    parser.add_argument("--all-seconds", type=float, default=inf, help="the most that all bugs take together")
+    parser.add_argument("--seconds", type=float, default=600, help="time limit for one bug")
+    parser.add_argument("--all-seconds", type=float, default=inf, help="time limit for all bugs together")
     parser.add_argument("--out", type=Path, help="write the report to this file as well")
     parser.add_argument("--lines", type=Path, help="write each outcome to this file as it is found, a line in JSON")
     parser.add_argument(
@@ -63,13 +71,16 @@ def main() -> int:
         help="draw what a GPU compiles, and judge accelerated/ and reference/ on the GPU (short cases)",
     )
     parser.add_argument(
-        "--left", type=Path, metavar="FILE", help="of such lines the bugs that were not noticed, on another device say"
+        "--left",
+        type=Path,
+        metavar="FILE",
+        help="use only the bugs that an earlier run with --lines FILE did not notice",
     )
     parser.add_argument(
-        "--all-solvers", action="store_true", help="run these cases by every solver, not by that of the source alone"
+        "--all-solvers", action="store_true", help="run the cases by every solver, not only by that of the source"
     )
-    parser.add_argument("--subject", help="judge all of them on this one instead of that of their layer")
-    parser.add_argument("--max-cases", type=int, metavar="N", help="so many cases at most for one mutant")
+    parser.add_argument("--subject", help="judge all bugs on this subject instead of that of their layer")
+    parser.add_argument("--max-cases", type=int, metavar="N", help="maximum number of cases for one mutant")
     chosen = parser.parse_args()
     if chosen.left:
         known = left(chosen.left.read_text(encoding="utf-8"))

@@ -30,11 +30,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="compile for machines without a compiler, without a GPU here, into a wheel; a build that was stopped goes on",
     )  # fmt: skip
     parser.add_argument(
-        "--arch", metavar="TARGET", help="of the wheel: sm_80 (for 8.6 and 8.9, too), sm_90a or sm_100f"
+        "--arch", metavar="TARGET", help="target of the wheel: sm_80 (for 8.6 and 8.9, too), sm_90a or sm_100f"
     )
     parser.add_argument(
         "--choices", type=Path, action="append", default=[], metavar="FILE",
-        help="of the wheel: times that searches measured on a device, from the folder choices of its kernel cache; may be repeated",
+        help="times for the wheel, which searches measured on a device, from the folder choices of its kernel cache; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, default=Path("wheels"), metavar="DIR", help="where the wheel goes (default: %(default)s)"

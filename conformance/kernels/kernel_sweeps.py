@@ -28,7 +28,7 @@ NORMALIZED = {
     128: (112, 56, 28, 14), 144: (56, 28), 192: (56, 35, 28, 14), 256: (56, 28, 14, 7), 384: (17, 14),
     512: (56, 28, 14, 7), 576: (14,), 768: (17,), 960: (7,), 1024: (28, 14, 7), 1280: (7,), 2048: (14, 7),
 }  # fmt: skip
-# Channels and filters, and image sizes. Planes of 17 x 17 and 7 x 7 are no multiples of a vector.
+# Channels and filters, and image sizes. Planes of 17 x 17 and 7 x 7 are not multiples of a vector.
 CONVOLVED = ((64, 64), (256, 512), (1024, 128), (36, 58), (3, 32))
 CONVOLVED_SIZES = (56, 17, 14, 7)
 FUSED = tuple(r.norm_fused(ops, backward) for ops, backward in product((1, 2), (False, True)))

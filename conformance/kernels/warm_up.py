@@ -51,7 +51,9 @@ def modules_at_levels(operations: Iterable[Operation], device: Any) -> list[Modu
     """Return the modules of the plans of operations at each level of reproducibility that does not refuse them."""
     listing = Listing(device)
     levels = (at_level(listing, level) for level in (BATCH, DEVICE))
-    distinct = {seen.multiprocessors: seen for seen in levels}  # They decide what else a level plans with.
+    distinct = {
+        seen.multiprocessors: seen for seen in levels
+    }  # Levels with equal numbers of multiprocessors have equal plans.
     for operation, seen in product(operations, distinct.values()):
         with contextlib.suppress(Unsupported):
             plan(with_room(operation, seen), seen)
@@ -69,7 +71,7 @@ def operations_of_log(path: Path) -> list[Operation]:
         calls = read_log(lines).calls
     found = dict.fromkeys(_computed(calls))
     if not found:
-        raise ValueError(f"{path}: no call of an API log that computes is in it")
+        raise ValueError(f"{path}: it has no computing call of an API log")
     return list(found)
 
 

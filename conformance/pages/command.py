@@ -45,7 +45,7 @@ def said(name: str) -> str:
         known = [*subjects(), *(i for one in errata() for i in one.ids), *(one.id for one in DIFFERENCES)]
         near = ", ".join(difflib.get_close_matches(name.partition("/")[0], known, 3, 0.5))
         raise ValueError(
-            f"name {name!r} is no function, type, clause or erratum" + (f"; near it: {near}" if near else "")
+            f"name {name!r} is not a function, type, clause or erratum" + (f"; near it: {near}" if near else "")
         )
     return "\n\n".join(found)
 

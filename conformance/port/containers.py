@@ -1,4 +1,4 @@
-"""Reads in the text of a type of the standard library its elements, members and the targets of its iterators."""
+"""Finds the types of elements, members and iterators' targets in the text of a type of the C++ standard library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _TEMPLATE = re.compile(r"(?:std )?(\w+) ?<(.*)> ?(\w*)", re.DOTALL)
 _DEDUCED = re.compile(r"(?:std )?(pair|tuple|vector|array|optional|list|deque|set|initializer_list)")
 _POINTERS = frozenset({"unique_ptr", "shared_ptr", "optional"})
 _COMPARED = frozenset({"optional", "atomic", "reference_wrapper"})  # These compare like the values that they hold.
-# Each name gives an element of a container, whose type is this argument of the container's template.
+# These members return an element, whose type is the template argument with this index.
 ELEMENTS = {
     b"first": 0,
     b"second": -1,

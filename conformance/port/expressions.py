@@ -411,7 +411,7 @@ def declarator(node: Any) -> tuple[bytes | None, int, Any]:
 def dimensions(node: Any) -> list[int | None] | None:
     """Return the sizes of an array's declarator, the outermost first: None for ``[]``, -1 for an expression.
 
-    An object that is no array has none. Return None for pointers, references and functions.
+    An object that is not an array has none. Return None for pointers, references and functions.
     """
     sizes: list[int | None] = []
     while node is not None and node.type not in ("identifier", "field_identifier"):

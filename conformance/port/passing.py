@@ -20,7 +20,7 @@ Passing = dict[bytes, tuple[str, int]]
 def passing_macros(text: bytes) -> Passing:
     """Return for each such macro the type that it casts to, empty without a cast, and the place of its argument.
 
-    A macro that is defined again in another way is none.
+    A macro with two different definitions is left out.
     """
     found: dict[bytes, tuple[str, int] | None] = {}
     for macro in _MACRO.finditer(text):

@@ -140,7 +140,7 @@ class _PythonFile:
                     self.edits.replace(leaf.start_byte, leaf.end_byte, self.qualified(attribute, target))
                     self.note(leaf, "check", f"the number {text} is {name}, here {target}")
                 elif value is not None:
-                    self.note(leaf, "integer", f"the number {text} is {name or f'no {kind}'}: port it by hand")
+                    self.note(leaf, "integer", f"the number {text} is {name or f'not a {kind}'}: port it by hand")
                 elif leaf.type != "attribute" and attribute.child_by_field_name("attribute").text.decode() == kind:
                     self.note(
                         leaf, "integer", f"{text} is a number of {kind}: MIOpen numbers its enumerators otherwise"

@@ -150,7 +150,7 @@ class _CFile:
         )
 
     def condition(self, node: Any) -> None:
-        """Note enumerators in a condition of the preprocessor, which takes every name that is no macro as 0."""
+        """Note enumerators in a condition of the preprocessor, which takes every name that is not a macro as 0."""
         for match in NAME.finditer(node.text if node is not None else b""):
             text = match.group().decode()
             if text in KIND_OF_NAME and text not in self.own_names:
@@ -173,7 +173,7 @@ class _CFile:
         if kind == STATUS and value == 0:
             return  # Success is 0 in both libraries.
         if target is None:
-            known = f"{name}, which has no counterpart in MIOpen" if name else f"no {kind}"
+            known = f"{name}, which has no counterpart in MIOpen" if name else f"not a {kind}"
             return self.note_at(at, "integer", f"the number {text} is {known}")
         self.edits.replace(at, at + len(text.encode()), target.encode())
         self.note_at(at, "check", f"the number {text} is {name}, here {target}")

@@ -28,7 +28,7 @@ def sources(paths: Iterable[Path]) -> Iterator[Source]:
             raise FileNotFoundError(f"{path} does not exist")
         if path.is_file():
             if path.suffix not in SUFFIXES:
-                raise ValueError(f"{path} is no source of C, C++, CUDA or Python: {', '.join(sorted(SUFFIXES))}")
+                raise ValueError(f"{path} is not a source of C, C++, CUDA or Python: {', '.join(sorted(SUFFIXES))}")
             found, root = [path], path.parent
         else:
             found, root = sorted(_inside(path)), path

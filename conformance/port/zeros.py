@@ -173,7 +173,7 @@ class Zeros:
                 yield each, self.declared.named(each) if each.child_by_field_name("declarator") is None else ""
 
     def unread(self, node: Any) -> Iterator[Place]:
-        """Yield the types in a place that is no C before the preprocessor ran: a macro may declare something there."""
+        """Yield the types in a place that is not C before the preprocessor ran: a macro may declare something there."""
         is_cast = node.type == "argument_list" and self.declared.cast(node.parent)[0]
         for each in code(node) if not is_cast else ():
             yield each, self.declared.bare(each.text.decode("utf-8", "replace"))

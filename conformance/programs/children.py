@@ -34,7 +34,9 @@ def run(command: list[str], program: Path, variables: Mapping[str, str], name: s
                 else "nothing that it ran loads libcudnn.so and calls it"
             )
             print(
-                f"dualdnn {name}: {command[0]} is no client: no call of cuDNN came; {why}", file=sys.stderr, flush=True
+                f"dualdnn {name}: {command[0]} is not a client: no call of cuDNN came; {why}",
+                file=sys.stderr,
+                flush=True,
             )
     return status if status >= 0 else 128 - status
 

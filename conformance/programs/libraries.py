@@ -24,7 +24,7 @@ def program_of(command: list[str]) -> Path:
         raise ValueError("no command: dualdnn run -- python train.py")
     found = shutil.which(command[0])
     if found is None:
-        raise ValueError(f"{command[0]} is no program that can be run")
+        raise ValueError(f"{command[0]} is not a program that can be run")
     return Path(found).absolute()  # Links stay unresolved, because an interpreter finds its environment by the link.
 
 

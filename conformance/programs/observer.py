@@ -116,7 +116,7 @@ class Memory:
         try:
             return bytes_behind(address)
         except ValueError:
-            raise NotJudged(f"{address:#x} is no memory of the device") from None
+            raise NotJudged(f"{address:#x} is not memory of the device") from None
 
     def read(self, address: int, nbytes: int) -> Array:
         """Return a copy of these bytes."""
@@ -433,7 +433,7 @@ class Observed:
         sizes: dict[int, int | None] = {}
         for name, operand in () if asked is None else asked[1].items():
             if operand is not None:
-                with contextlib.suppress(NotJudged):  # The shadow's workspace is no memory.
+                with contextlib.suppress(NotJudged):  # The shadow's workspace is not memory.
                     sizes[operand.place] = observer.bytes_of(asked[0], name, operand.place)
         given = [
             Seen(observer.memory, value, sizes[value])

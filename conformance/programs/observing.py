@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_part,
         default=1.0,
         metavar="PART",
-        help="judge as many calls as this part of the time allows: 20%%",
+        help="spend at most this share of the time on judging, such as 20%%",
     )
     parser.add_argument(
         "--spots",
@@ -113,7 +113,7 @@ def release_of(path: Path) -> int:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return int(text)
 
 
@@ -123,5 +123,5 @@ def _part(text: str) -> float:
     except ValueError:
         part = -1.0
     if not 0 < part <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no part of the time, such as 20% or 0.2")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of the time, such as 20% or 0.2")
     return part

@@ -114,7 +114,7 @@ def status_of(number: int, library_version: int) -> cudnnStatus_t:
         try:
             return cudnnStatus_t(number)
         except ValueError:
-            raise RecordingError(f"status {number} is none of cudnnStatus_t") from None
+            raise RecordingError(f"status {number} is not one of cudnnStatus_t") from None
     family = _FAMILIES.get(number // 1000)
     if family is None:
         raise RecordingError(f"status {number} of library version {library_version} belongs to no documented status")
@@ -143,17 +143,17 @@ def load_recording(path: str | Path) -> Recording:
     """Return the recording in a file. Raises ``RecordingError`` that says what is wrong with it."""
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is no file: a recording is an .npz file of dualdnn conformance --record")
+        raise FileNotFoundError(f"{path} is not a file: a recording is an .npz file of dualdnn conformance --record")
     if not is_zipfile(path):  # NumPy would advise to load it unsafely.
-        raise RecordingError(f"{path.name} is no recording: not an .npz file")
+        raise RecordingError(f"{path.name} is not a recording: not an .npz file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             calls, memory, offsets = (archive[name] for name in ("calls", "memory", "offsets"))
         header = json.loads(calls.tobytes().decode("utf-8"))
     except Exception as error:  # NumPy, zip files and JSON raise many errors for damaged files.
-        raise RecordingError(f"{path.name} is no recording: {error}") from None
+        raise RecordingError(f"{path.name} is not a recording: {error}") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise RecordingError(f"{path.name} is no recording: its format is not {FORMAT!r}")
+        raise RecordingError(f"{path.name} is not a recording: its format is not {FORMAT!r}")
     if header.get("version") != VERSION:
         raise RecordingError(f"{path.name} has format version {header.get('version')!r}, version {VERSION} can be read")
     blocks = _Blocks(path.name, memory, offsets)
@@ -191,7 +191,9 @@ class _Blocks:
         if index is None:
             return None
         if not isinstance(index, int) or not 0 <= index < self.offsets.size - 1:
-            raise RecordingError(f"{where}: block {index!r} is none of the {self.offsets.size - 1} blocks of the file")
+            raise RecordingError(
+                f"{where}: block {index!r} is not one of the {self.offsets.size - 1} blocks of the file"
+            )
         return self.memory[self.offsets[index] : self.offsets[index + 1]]
 
 
@@ -218,7 +220,7 @@ def _decoded(entry: dict[str, Any], blocks: _Blocks, where: str) -> Record:
 def _check_call(function: str, arguments: Any, memory: tuple[Any, ...], where: str, own: int = 0) -> None:
     """Check that a call has each documented name once. ``own`` is 1 if the filled descriptor is left out."""
     if function not in functions():
-        raise RecordingError(f"{where}: {function!r} is no function of the document")
+        raise RecordingError(f"{where}: {function!r} is not a function of the document")
     documented = {parameter.name for parameter in functions()[function].arguments}
     if set(arguments) - documented or len(documented) - len(arguments) != own:
         raise RecordingError(f"{where}: {function} takes {sorted(documented)}, the record has {sorted(arguments)}")
@@ -228,14 +230,14 @@ def _check_call(function: str, arguments: Any, memory: tuple[Any, ...], where: s
 
 def _check_value(value: Any, memory: tuple[Any, ...], where: str) -> None:
     if isinstance(value, str) and value not in ENUMERATORS:
-        raise RecordingError(f"{where}: {value!r} is no enumerator of the document")
+        raise RecordingError(f"{where}: {value!r} is not an enumerator of the document")
     if isinstance(value, list):
         for item in value:
             _check_value(item, memory, where)
     if not isinstance(value, dict):
         return
     if set(value) not in _VALUE_KEYS:
-        raise RecordingError(f"{where}: {value!r} is none of the values that a record can have")
+        raise RecordingError(f"{where}: {value!r} is not one of the values that a record can have")
     for function, arguments in value.get("calls", ()):
         _check_call(function, arguments, memory, where, own=1)
     if "memory" in value:

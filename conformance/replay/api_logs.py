@@ -229,7 +229,7 @@ def _number(text: str, kind: str = "") -> Any:
     least, greatest = RANGES.get(kind.strip(), WIDEST)
     for each in value if isinstance(value, tuple) else (value,):
         if kind.strip() in RANGES and not isinstance(each, int):
-            raise Unreadable(f"{_shown(text)} is no whole number")
+            raise Unreadable(f"{_shown(text)} is not a whole number")
         if isinstance(each, int) and not least <= each <= greatest:
             raise Unreadable(f"{_shown(text)} is beyond the numbers of its type")
     return value
@@ -251,7 +251,7 @@ def _any_number(text: str) -> Any:
         value = None
     found = tuple(value) if isinstance(value, list) else value
     if not {type(each) for each in (found if isinstance(found, tuple) else (found,))} <= {int, float}:
-        raise Unreadable(f"{_shown(text)} is no number")
+        raise Unreadable(f"{_shown(text)} is not a number")
     return found
 
 
@@ -260,7 +260,7 @@ def _enumerator(kind: str, text: str) -> Any:
     if ENUMERATOR_NUMBERS.get(text, ("", 0))[0] == kind:
         return ENUMERATOR_NUMBERS[text][1]
     if not (NUMBERED.fullmatch(text) or re.fullmatch(r"-?\d+", text)):
-        raise Unreadable(f"{_shown(text)} is no enumerator of {kind}")
+        raise Unreadable(f"{_shown(text)} is not an enumerator of {kind}")
     number, name = _number(text, "int"), text.partition(" ")[0]
     meant = ENUMERATOR_NUMBERS.get(name)
     if meant is not None and meant != (kind, number):
@@ -309,7 +309,7 @@ class Fields:
         try:
             return ENUMERATIONS[kind](_enumerator(kind, self.text(name)))
         except ValueError:
-            raise Unreadable(f"{self.text(name)} is no enumerator of {kind}") from None
+            raise Unreadable(f"{self.text(name)} is not an enumerator of {kind}") from None
 
 
 def _tensor(f: Fields, _rank: int) -> TensorSpec:
@@ -548,7 +548,7 @@ class Reader:
         try:
             found = int(address, 0)
         except ValueError:
-            raise Unreadable(f"{parameter.name} is at {address}, which is no address") from None
+            raise Unreadable(f"{parameter.name} is at {address}, which is not an address") from None
         if parameter.name.lower() == "workspace":
             return Seen(self.memory, 1 << 20)
         return Seen(self.memory, found) if found else None

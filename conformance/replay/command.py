@@ -31,10 +31,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--inputs",
         default="normal",
         choices=KINDS,
-        help="of an API log or an operation: kind of input values (default: %(default)s)",
+        help="kind of input values for an API log or an operation (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of an API log or an operation: seed of the input values")
-    parser.add_argument("--record", metavar="ID", help="which record of the recording")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the input values for an API log or an operation")
+    parser.add_argument("--record", metavar="ID", help="record to repeat")
     parser.add_argument("--subject", action="append", default=[], metavar="NAME")
 
 

@@ -25,7 +25,7 @@ def run_report(chosen: argparse.Namespace) -> int:
 
 def add_diff_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", type=Path, help="compliance.json or compliance.json.gz")
-    parser.add_argument("new", type=Path, help="the same, of a later run")
+    parser.add_argument("new", type=Path, help="a later report, to compare with the first")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the changes as a page, too")
 
 

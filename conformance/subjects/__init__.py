@@ -192,7 +192,7 @@ def open_subject(name: str) -> Subject:
     kind, _, rest = name.partition("@")[0].partition(":")
     if kind in ("reference", "accelerated", "crosscheck") and rest in ("", "gpu", "emulated"):
         return OwnSubject(name)
-    raise ValueError(f"subject {name!r} is none of {SPELLINGS}")
+    raise ValueError(f"subject {name!r} is not one of {SPELLINGS}")
 
 
 def is_lost(subject: Subject) -> bool:

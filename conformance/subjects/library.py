@@ -55,7 +55,7 @@ class LibrarySubject:
     def __init__(self, path: str | Path, null_crashes: Mapping[str, Sequence[str]] | None = None) -> None:
         self.path = Path(path)
         if not self.path.is_file():
-            raise FileNotFoundError(f"{self.path} is no file: a subject library:PATH names a shared library")
+            raise FileNotFoundError(f"{self.path} is not a file: a subject library:PATH names a shared library")
         self.library = Library(self.path.resolve())
         if null_crashes is None:
             null_crashes = vendor_null_crashes(self.library.version()) if is_vendor_library(self.path) else {}

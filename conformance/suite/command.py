@@ -231,7 +231,7 @@ def _checked_expression(text: str) -> str:
     try:
         Expression.compile(text)
     except SyntaxError as error:
-        raise ValueError(f"-k {text!r} is no expression: {error}") from error
+        raise ValueError(f"-k {text!r} is not an expression: {error}") from error
     return text
 
 

@@ -45,7 +45,7 @@ def read_expected(path: Path) -> Expected:
         subject, _, case = text.partition(" ")
         if not case.strip() or "/" not in case:
             raise ValueError(
-                f"{path}, line {number}: {line!r} is no subject and case (library-8907 pooling/test_forward)"
+                f"{path}, line {number}: {line!r} is not a subject and case (library-8907 pooling/test_forward)"
             )
         entries.add((subject, present_id(case.strip())))
     return Expected(frozenset(entries))

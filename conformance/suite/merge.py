@@ -83,7 +83,7 @@ def check_set(names: Sequence[str], environments: Sequence[Mapping[str, Any]]) -
     counts = set()
     for name, facts in zip(names, environments, strict=True):
         if "shard" not in facts:
-            raise MergeError(f"{name} is no shard: it was made without --shard, or merged before")
+            raise MergeError(f"{name} is not a shard: it was made without --shard, or merged before")
         if facts.get("state") == INTERRUPTED:
             raise MergeError(f"{name} was interrupted: go on with it (--resume), then merge")
         for fact in SAME:

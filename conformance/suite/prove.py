@@ -237,7 +237,7 @@ class Proving:
         return True
 
     def _named(self, pyfuncitem: Any) -> set[str]:
-        """Return the clauses of the part that a case names, and not its siblings alone, or whose refusals it has checked."""
+        """Return the clauses of the part that a case itself names (not only its siblings), or whose refusals it checked."""
         named = {clause for clause in self.clauses_of(pyfuncitem) if of_part(clause, self.part)}
         evidence = pyfuncitem.stash.get(EVIDENCE, None)
         named -= of_siblings(pyfuncitem, named - (evidence.clauses if evidence else set()))

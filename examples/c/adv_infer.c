@@ -1,4 +1,4 @@
-/* adv_infer: an LSTM over sequences of three lengths, and attention over what it says, each against its formula in
+/* adv_infer compares an LSTM over sequences of three lengths, and attention over its outputs, with their formulas in
  * loops. */
 #include "check.h"
 

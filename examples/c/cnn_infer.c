@@ -1,4 +1,4 @@
-/* cnn_infer: a convolution in groups by every algorithm that the search finds; with bias and activation in one call. */
+/* cnn_infer computes a grouped convolution by every algorithm that a search finds, and one with bias and activation. */
 #include "check.h"
 
 enum { N = 2, C = 4, H = 7, W = 6, K = 6, R = 3, S = 2, GROUPS = 2, PAD = 1, STRIDE = 2 };

@@ -1,5 +1,5 @@
-/* cnn_layouts: one convolution with channels first, channels last and packed integers, against loops; a strided data
- * gradient, folded into one without strides. */
+/* cnn_layouts compares a convolution in NCHW, NHWC and packed integers with loops. It folds a strided data gradient
+ * into one without strides. */
 #include "check.h"
 
 enum { N = 2, C = 8, H = 6, W = 5, K = 8, R = 3, S = 3, PAD = 1, STRIDE = 2 };

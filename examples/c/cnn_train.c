@@ -1,5 +1,5 @@
-/* cnn_train: a filter and a bias learn to be others, by gradients of convolutions alone; the input's gradient ends with
- * the error. */
+/* cnn_train trains a filter and a bias towards given ones, by gradients of convolutions only. The gradient of the input
+ * vanishes with the error. */
 #include "check.h"
 
 enum { N = 8, C = 2, H = 9, W = 8, K = 3, R = 3, S = 3, Y = N * K * H * W, STEPS = 60 };

@@ -1,4 +1,4 @@
-/* ops_infer: handles, tensors, pooling, activation, softmax, reductions; what a call that is refused says. */
+/* ops_infer uses handles, tensors, pooling, activation, softmax and reductions, and shows what a refused call says. */
 #include "check.h"
 
 void cudnnGetLastErrorString(char*, size_t); /* of a later release: the reason for the last status of this thread */

@@ -1,5 +1,4 @@
-/* ops_train: batch normalization in training, and the gradients of a small chain against differences of its own output.
- */
+/* ops_train trains with batch normalization, and compares the gradients of a small chain with differences. */
 #include "check.h"
 
 enum { N = 4, C = 3, H = 4, W = 4, COUNT = N * C * H * W, POOLED = COUNT / 4 };

@@ -46,7 +46,7 @@ Found = dict[str, Any]
 
 
 class Runs:
-    """Start programs on NVIDIA's or on this library. device: is cuda; cpu tests the programs where there is no GPU."""
+    """Start programs on NVIDIA's or on this library. device: cuda; cpu tests the programs where there is no GPU."""
 
     def __init__(self, python: str, device: str, limit: float) -> None:
         self.python, self.device, self.limit = python, device, limit
@@ -299,7 +299,9 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("build/pytorch"), help="where the table goes (default: %(default)s)"
     )
-    parser.add_argument("--only", action="append", default=[], help="networks or ways of training of that name alone")
+    parser.add_argument(
+        "--only", action="append", default=[], help="run only networks or ways of training with this name"
+    )
     parser.add_argument("--steps", type=int, help="training steps of networks (200) and memory (2000)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch (default: this one)")
     parser.add_argument(

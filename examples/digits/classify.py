@@ -42,10 +42,10 @@ def main(arguments: list[str] | None = None) -> None:
         "--device",
         choices=("emulated", "gpu"),
         default="gpu" if gpu_is_usable() else "emulated",
-        help="of the accelerated backend (default here: %(default)s)",
+        help="device of the accelerated backend (default here: %(default)s)",
     )
     parser.add_argument(
-        "--math", choices=MATH_TYPES, default="default", help="of the convolutions (default: %(default)s)"
+        "--math", choices=MATH_TYPES, default="default", help="math type of the convolutions (default: %(default)s)"
     )
     parser.add_argument("--picture", type=Path, metavar="FILE", help="write the images it got wrong as SVG")
     chosen = parser.parse_args(arguments)

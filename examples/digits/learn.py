@@ -229,13 +229,13 @@ def main(
     """
     parser = argparse.ArgumentParser(description="Trains a network through the documented calls.")
     parser.add_argument(
-        "--variant", choices=tuple(kinds), default=next(iter(kinds)), help="which network (default: %(default)s)"
+        "--variant", choices=tuple(kinds), default=next(iter(kinds)), help="network to train (default: %(default)s)"
     )
     parser.add_argument("--backend", choices=("reference", "accelerated", "crosscheck"),
                         default="accelerated" if gpu_is_usable() else "reference",
                         help="what trains (default here: %(default)s)")  # fmt: skip
     parser.add_argument("--device", choices=("emulated", "gpu"), default="gpu" if gpu_is_usable() else "emulated",
-                        help="of the accelerated backend (default here: %(default)s)")  # fmt: skip
+                        help="device of the accelerated backend (default here: %(default)s)")  # fmt: skip
     parser.add_argument("--epochs", type=int, default=epochs, help="passes over the images (default: %(default)s)")
     parser.add_argument("--stop", type=int, metavar="N", help="stop after N epochs of a longer run")
     parser.add_argument(

@@ -60,7 +60,7 @@ class Shape:
 class Recurrent(Layer):
     """Run the LSTM with zeros as initial states.
 
-    x_dims, y_dims: are the dimensions of inputs and outputs for the layers around it. states: continue the dropout between
+    x_dims, y_dims: the dimensions of inputs and outputs for the layers around it. states: continue the dropout between
     layers from a checkpoint; a probability of 0 turns dropout off.
     """
 

@@ -13,7 +13,7 @@ from dualdnn.api.operations.ctc import BLANK
 from .chain_rule import Matrix, Number, Tape, leaves, limit
 from .elements import Elements, Found, Index, Untold, exponential, total
 
-MAX_APART = 600  # between activations, whose probabilities are then above the smallest number
+MAX_APART = 600  # difference of activations up to which probabilities stay normal numbers
 
 
 class Sequences:

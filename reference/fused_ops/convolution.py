@@ -52,8 +52,9 @@ Squares = Callable[[], Array | None]
 def _convolved(
     operation: Any, x: Array, scale: Array | None, bias: Array | None, **others: Array
 ) -> tuple[Array, Array, Array, Squares]:
-    """Return the convolution after the prologue, its error in units of the arithmetic, the elements that are not
-    determined, and a function of its expected squared error.
+    """Return the convolution after the prologue, and its error in units of the arithmetic.
+
+    Further results are the elements that are not determined, and a function of the expected squared error.
     """
     inner = operation.inner
     total, terms = scaled(x, scale, bias)

@@ -171,7 +171,7 @@ def proposed_engines(level, graph):
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("name", ["graph-one-float-nchw", "graph-data-float-nchw", "graph-tanh-added-half-nhwc"])
 def test_heuristics_propose_engines_of_one_order_for_every_batch(name):
-    """Engines without an order, as of FFT, are not proposed above level ``run``; the first one is that of any batch."""
+    """Engines without an order, such as FFT, are not proposed above level ``run``; the first one is the same for every batch."""
     graph, planned_on = GRAPHS_AND_FUSED[name], handle("batch").backend.planned_on
     engines = [tuple(proposed_engines("batch", with_images(graph, images))) for images in (1, 2, 40)]
     orders = {summation_order(replace(graph, engine=index), planned_on) for index in engines[0]}

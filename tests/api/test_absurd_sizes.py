@@ -1,4 +1,6 @@
-"""Shapes that need more memory than any machine has get the documented status at once, and the handle serves on."""
+"""Test that shapes that need more memory than any machine has get the documented status at once, and the handle
+serves on.
+"""
 
 from __future__ import annotations
 

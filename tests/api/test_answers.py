@@ -1,4 +1,4 @@
-"""Repeated host-side calls of Python return their earlier answers, and no stale ones."""
+"""Test that repeated host-side calls of Python return their earlier answers, and no stale ones."""
 
 import contextlib
 import sys

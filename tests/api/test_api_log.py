@@ -1,4 +1,6 @@
-"""The documented log disturbs no call, whatever its destination or callback does, and reaches Python's logging."""
+"""Test that the documented log disturbs no call, whatever its destination or callback does, and reaches Python's
+logging.
+"""
 
 from __future__ import annotations
 

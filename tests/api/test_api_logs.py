@@ -1,4 +1,4 @@
-"""dualdnn replay LOG reads API logs of cuDNN 8 and of this project back into calls, and judges them."""
+"""Test that dualdnn replay LOG reads API logs of cuDNN 8 and of this project back into calls, and judges them."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_lines_that_cannot_be_replayed_are_skipped_with_a_reason():
 @pytest.mark.parametrize("dims, said", [
     ("[-2,3,5,7]", "a cudnnTensorDescriptor_t with dimA '[-2,3,5,7]'"),
     ("[2,0,5,7]", "a cudnnTensorDescriptor_t with dimA '[2,0,5,7]'"),
-    ("[2.0,3.0,5.0,7.0]", "'[2.0,3.0,5.0,7.0]' is no whole number"),
+    ("[2.0,3.0,5.0,7.0]", "'[2.0,3.0,5.0,7.0]' is not a whole number"),
 ])  # fmt: skip
 def test_sizes_that_no_descriptor_has_are_skipped(dims, said):
     """The log is at fault, and no subject is blamed."""
@@ -203,8 +203,8 @@ def test_sizes_that_no_descriptor_has_are_skipped(dims, said):
 @pytest.mark.parametrize("before, after, said", [
     ("windowDimA: type=int; val=[3,3]", "windowDimA: type=int; val=[0,3]", "poolingDesc: cudnnSetPooling2dDescriptor: CUDNN_STATUS_BAD_PARAM: windowHeight is 0"),
     ("strideA: type=int; val=[2,2]", "strideA: type=int; val=[2,-2]", "poolingDesc: cudnnSetPooling2dDescriptor: CUDNN_STATUS_BAD_PARAM: "),
-    ("val=1.000000", "val={1: 2}", "alpha, a CUDNN_DATA_FLOAT, cannot be read: '{1: 2}' is no number"),
-    ("val=1.000000", "val={[]}", "alpha, a CUDNN_DATA_FLOAT, cannot be read: '{[]}' is no number"),
+    ("val=1.000000", "val={1: 2}", "alpha, a CUDNN_DATA_FLOAT, cannot be read: '{1: 2}' is not a number"),
+    ("val=1.000000", "val={[]}", "alpha, a CUDNN_DATA_FLOAT, cannot be read: '{[]}' is not a number"),
     ("val=[2,3,9,11]", "val=5", "a cudnnTensorDescriptor_t with 1 of 4 entries of dimA"),
 ])  # fmt: skip
 def test_values_that_no_program_has_are_skipped(before, after, said):

@@ -1,4 +1,6 @@
-"""Logs that NVIDIA's release 8.9.7 writes of every setter (oracles/logged_setters.py) are read, also as people and collectors pass them on."""
+"""Test that logs that NVIDIA's release 8.9.7 writes of every setter (oracles/logged_setters.py) are read, also as
+people and collectors pass them on.
+"""
 
 from __future__ import annotations
 
@@ -235,9 +237,9 @@ SETTER = f"I! {text().split('I! ')[1]}".replace("val=-1", "val=2")  # sets a ten
     (b"I! CuDNN (v8907) function cudnnCreate() called:\ni! Time: 1\n", "none of the 1 calls of the log could be judged"),
     (f"{SETTER}I! CuDNN (v8907) function cudnnActivationForward() called:\n".encode(), "judged, though 1 set descriptors"),
     (text().encode()[:60], "a log of cuDNN 8.9.7 without a whole line that names a call"),
-    (b"", "is no saved call: neither an .npz file nor an API log of cuDNN"),
-    (bytes(range(256)) * 4096, "is no saved call"),
-    (b"x" * (1 << 20), "is no saved call"),
+    (b"", "is not a saved call: neither an .npz file nor an API log of cuDNN"),
+    (bytes(range(256)) * 4096, "is not a saved call"),
+    (b"x" * (1 << 20), "is not a saved call"),
 ], ids=["release 10", "release 9 in four digits", "release 7 in five", "no release", "cut", "nothing to judge", "computes after a setter", "cut in its first line", "empty", "binary", "one line"])  # fmt: skip
 def test_a_log_without_judged_calls_ends_in_one_sentence(tmp_path, capsys, content, said):
     path = tmp_path / "log"

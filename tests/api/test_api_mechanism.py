@@ -1,4 +1,6 @@
-"""Documented functions have declared signatures, an order of checks, cached checks, and refuse overlapping memory."""
+"""Test that documented functions have declared signatures, an order of checks, cached checks, and refuse overlapping
+memory.
+"""
 
 from __future__ import annotations
 
@@ -242,7 +244,7 @@ def test_a_missing_name_raises_an_error_with_the_reason():
     for name in list(set(functions()) - set(FUNCTIONS))[:1]:
         with pytest.raises(AttributeError, match=r"section .* not implemented yet"):
             getattr(cudnn, name)
-    with pytest.raises(AttributeError, match="no function or enumerator"):
+    with pytest.raises(AttributeError, match="not a function or enumerator"):
         cudnn.cudnnDoMagic  # noqa: B018
 
 

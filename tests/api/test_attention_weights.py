@@ -1,4 +1,4 @@
-"""The weight buffer of multi-head attention agrees with NVIDIA's library, where that is installed."""
+"""Test that the weight buffer of multi-head attention agrees with NVIDIA's library, where that is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Buffers behave alike on every backend, show host memory to other libraries, and report their memory correctly."""
+"""Test that buffers behave alike on every backend, show host memory to other libraries, and report their memory
+correctly.
+"""
 
 from __future__ import annotations
 

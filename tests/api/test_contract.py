@@ -1,5 +1,8 @@
-"""Toy operations show the contract between calls and backends: optional operands, operands that are read and written,
-factors per output, memory that a later call reads, descriptors in arrays."""
+"""Test the contract between calls and backends by toy operations.
+
+These have optional operands, operands that are read and written, factors per output, memory that a later call reads,
+and descriptors in arrays.
+"""
 
 from __future__ import annotations
 

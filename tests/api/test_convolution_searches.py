@@ -1,4 +1,4 @@
-"""A handle remembers searches for convolution algorithms."""
+"""Test that a handle remembers searches for convolution algorithms."""
 
 import pytest
 from dualdnn.api import cudnn

@@ -1,4 +1,4 @@
-"""The crosscheck handle lets agreement pass, names the first disagreement, and saves it for a replay."""
+"""Test that the crosscheck handle lets agreement pass, names the first disagreement, and saves it for a replay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def prepared(tmp_path, monkeypatch):
     return handle, descriptor, tensor, x
 
 
-def test_agreement(prepared):
+def test_agreeing_backends_raise_nothing(prepared):
     handle, descriptor, tensor, x = prepared
     y = handle.allocate(480)
     cudnn.cudnnActivationForward(handle, descriptor, 2.0, tensor, x, 0.0, tensor, y)
@@ -138,5 +138,5 @@ def test_calls_saved_at_the_same_time_have_different_files(tmp_path, monkeypatch
 def test_a_file_that_is_not_an_archive_is_refused(tmp_path):
     """The error does not repeat NumPy's advice to load the file unsafely."""
     (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(ValueError, match=r"text\.npz is no saved call: neither an \.npz file"):
+    with pytest.raises(ValueError, match=r"text\.npz is not a saved call: neither an \.npz file"):
         loaded(tmp_path / "text.npz")

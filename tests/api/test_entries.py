@@ -1,4 +1,4 @@
-"""Operations can be cut to some entries of their batch, and large calls are judged by some entries."""
+"""Test that operations can be cut to some entries of their batch, and large calls are judged by some entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Enumerations agree with the headers of NVIDIA's own package."""
+"""Test that enumerations agree with the headers of NVIDIA's own package."""
 
 from __future__ import annotations
 

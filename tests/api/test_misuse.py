@@ -184,15 +184,15 @@ def test_a_valid_call_does_not_open_the_door_for_its_likes():
     softmax(1, 1, 1, 0)  # C passes enumerators as numbers.
     for wrong in (("1", 1, 1, 0), (1, 1, 1, "0"), (1, 1, 1, "0.0"), (1, 1, "1", 0), (1.0, 1, 1, 0)):
         refused(softmax, *wrong)
-    refused(softmax, channel, log, 1.0, 0.0, match="no enumerator of cudnnSoftmaxAlgorithm_t")
-    refused(softmax, channel, cudnn.CUDNN_SOFTMAX_ACCURATE, 1.0, 0.0, match="no enumerator")
+    refused(softmax, channel, log, 1.0, 0.0, match="not an enumerator of cudnnSoftmaxAlgorithm_t")
+    refused(softmax, channel, cudnn.CUDNN_SOFTMAX_ACCURATE, 1.0, 0.0, match="not an enumerator")
     assert len(handle.answers) <= 2
 
 
 def test_enumerators_of_another_type_are_refused_everywhere():
     made = cudnn.cudnnCreateTensorDescriptor()
     swapped = (made, cudnn.CUDNN_DATA_DOUBLE, cudnn.CUDNN_TENSOR_NHWC, 1, 2, 3, 4)
-    refused(cudnn.cudnnSetTensor4dDescriptor, *swapped, match="format is .*no enumerator of cudnnTensorFormat_t")
+    refused(cudnn.cudnnSetTensor4dDescriptor, *swapped, match="format is .*not an enumerator of cudnnTensorFormat_t")
     relu = cudnn.cudnnCreateActivationDescriptor()
     given = (relu, cudnn.CUDNN_PROPAGATE_NAN, cudnn.CUDNN_ACTIVATION_RELU, 0.0)
     refused(cudnn.cudnnSetActivationDescriptor, *given, match="mode is")

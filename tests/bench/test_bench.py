@@ -1,4 +1,4 @@
-"""The benchmark command runs on the emulated device."""
+"""Test that the benchmark command runs on the emulated device."""
 
 from __future__ import annotations
 

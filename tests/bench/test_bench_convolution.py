@@ -1,4 +1,4 @@
-"""Convolutions in the benchmark: the search for algorithms, with stand-ins for the vendor's library and PyTorch."""
+"""Test convolutions in the benchmark: the search for algorithms, with stand-ins for the vendor's library and PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark times layers of networks and drawn layers, and adds up the steps of a network."""
+"""Test that the benchmark times layers of networks and drawn layers, and adds up the steps of a network."""
 
 from __future__ import annotations
 

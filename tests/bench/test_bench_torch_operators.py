@@ -1,4 +1,6 @@
-"""PyTorch's operators that the benchmark times as baselines compute what our calls compute. The tests need PyTorch."""
+"""Test that PyTorch's operators that the benchmark times as baselines compute what our calls compute. The tests need
+PyTorch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C library is built once, called by C programs, and judged as any library is."""
+"""Test that the C library is built once, called by C programs, and judged as any library is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The C library survives what C can pass by mistake: wrong pointers, numbers out of range, callbacks that throw or call back in."""
+"""Test that the C library survives what C can pass by mistake: wrong pointers, numbers out of range, callbacks that
+throw or call back in.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA on machines without a GPU: every name of CUDA's headers links, and plain calls work on host memory."""
+"""Test CUDA on machines without a GPU: every name of CUDA's headers links, and plain calls work on host memory."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_pools_streams_and_settings(libraries, includes, tmp_path):
     assert done.stderr.count("cudaGraphCreate:") == 1
 
 
-def test_driver(libraries, includes, tmp_path):
+def test_programs_of_the_driver_api_run(libraries, includes, tmp_path):
     text = """
     #include <cuda.h>
     int main(void) {

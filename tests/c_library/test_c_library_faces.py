@@ -1,4 +1,4 @@
-"""Programs of release 9 link libcudnn.so.9, and find its numbers and calls."""
+"""Test that programs of release 9 link libcudnn.so.9, and find its numbers and calls."""
 
 from __future__ import annotations
 

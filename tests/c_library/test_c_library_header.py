@@ -1,4 +1,4 @@
-"""cudnn.h agrees with NVIDIA's public headers of release 8.9.7 in every prototype, value and layout."""
+"""Test that cudnn.h agrees with NVIDIA's public headers of release 8.9.7 in every prototype, value and layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The suite notices each mistake that is injected into the C library's own border. Some of its cases run for each mistake."""
+"""Test that the suite notices each mistake that is injected into the C library's own border. Some of its cases run
+for each mistake.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""DUALDNN_BACKEND=observe:PATH judges the library of an unmodified program while it runs, here a copy of ours with injected mistakes."""
+"""Test that DUALDNN_BACKEND=observe:PATH judges the library of an unmodified program while it runs, here a copy of
+ours with injected mistakes.
+"""
 
 from __future__ import annotations
 

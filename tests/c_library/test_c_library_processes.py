@@ -1,4 +1,6 @@
-"""The C library works throughout a process's life: with threads, fork, dlclose, calls after exit, and NULL for every output."""
+"""Test that the C library works throughout a process's life: with threads, fork, dlclose, calls after exit, and NULL
+for every output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without a GPU, programs that allocate with cudaMalloc compute with the C library."""
+"""Test that without a GPU, programs that allocate with cudaMalloc compute with the C library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A library may end, kill, hang or silence the process that loads it, and a file may not be a library."""
+"""Test that a library may end, kill, hang or silence the process that loads it, and a file may not be a library."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_library_that_writes_into_foreign_descriptors_loses_its_results(librar
 
 @pytest.mark.long  # waits four seconds for a case
 def test_no_result_is_missed_of_a_case_that_takes_long(library, tmp_path, monkeypatch):
-    """The case before it is skipped, and has a report less."""
+    """The case before it is skipped, and has one report fewer."""
     monkeypatch.setattr(workers, "LOST_SECONDS", 1.0)
     cases = [SKIPPED, "pooling/test_null_descriptors"]
     status, found = run(tmp_path, library(cudnnSetPooling2dDescriptor="nap"), "--jobs", "1", cases=cases)
@@ -241,7 +241,7 @@ SKIPPED = "every_operation/test_infinite_operands[PoolingForward-average]"  # Wi
 
 @pytest.mark.parametrize("subjects, wanted", [([], 2), (["--subject", "reference"], 0)])
 def test_a_run_that_judges_nothing_of_a_library_ends_with_2(library, tmp_path, capfd, subjects, wanted):
-    """A part of the suite that judges another subject is no such run."""
+    """A part of the suite that judges another subject is not such a run."""
     status, cases = run(tmp_path, library(), "--jobs", "1", *subjects, cases=[SKIPPED])
     assert status == wanted and len(cases) == len(subjects) // 2
     assert ("library-8003: nothing was judged, every case was skipped" in capfd.readouterr().out) == (wanted == 2)
@@ -282,9 +282,9 @@ def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
         "machine.so": "is a library for AArch64 (64-bit, little-endian), and this process runs on ",
         "narrow.so": "(32-bit, little-endian), and this process runs on ",
         "program.so": "is a program, not a shared library",
-        "text.so": "is no shared library: it does not begin as an ELF file",
-        "empty.so": "is no shared library: it is empty",
-        ".": "is no file",
+        "text.so": "is not a shared library: it does not begin as an ELF file",
+        "empty.so": "is not a shared library: it is empty",
+        ".": "is not a file",
     }
     for name, said in expected.items():
         assert main(["conformance", "--subject", f"library:{tmp_path / name}", "--out", str(tmp_path / "out")]) == 2, (

@@ -101,7 +101,7 @@ def test_the_variables_are_the_command_s_alone(tmp_path):
     ran = dualdnn("run", "--", sys.executable, "-c", script)
     assert (ran.returncode, ran.stdout) == (7, "2 1\n"), ran.stderr
     assert ran.stderr.splitlines()[-1].endswith(
-        "is no client: no call of cuDNN came; nothing that it ran loads libcudnn.so and calls it"
+        "is not a client: no call of cuDNN came; nothing that it ran loads libcudnn.so and calls it"
     )
     ended = dualdnn("run", "--", sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     assert ended.returncode == 128 + 15
@@ -128,7 +128,7 @@ def test_a_program_that_has_cudnn_inside_is_named(tmp_path):
 
 @pytest.mark.parametrize("command", ["run", "observe"])
 def test_a_command_that_cannot_run_is_reported_in_one_line(command, tmp_path, capsys):
-    for given, text in (((), "no command"), (("--", str(tmp_path / "nothing")), "is no program that can be run")):
+    for given, text in (((), "no command"), (("--", str(tmp_path / "nothing")), "is not a program that can be run")):
         assert main([command, *given]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and text in error, error

@@ -1,4 +1,5 @@
-"""The data lists the clauses that each case must show, so that a case which is deleted or shows less is noticed.
+"""Test that the data lists the clauses that each case must show, so that a case which is deleted or shows less is
+noticed.
 
 python tests/conformance/test_case_clauses.py    # writes the data after a case was added or changed on purpose
 """

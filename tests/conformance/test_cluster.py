@@ -1,4 +1,4 @@
-"""``--scheduler`` runs the suite on the workers of a Dask cluster. The first test takes 30 s."""
+"""Test that ``--scheduler`` runs the suite on the workers of a Dask cluster. The first test takes 30 s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command returns its exit statuses, writes its report, and explains its errors."""
+"""Test that the command returns its exit statuses, writes its report, and explains its errors."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_one_operation_by_every_solver(capsys):
     (["conformance", "--operation", "ScaleTensor()", "--solvers", "nonsense"], "nonsense"),
     (["conformance", "--operation", "ScaleTensor(alpha=3.0, y=5)"], "y of ScaleTensor is 5, not TensorSpec"),
     (["replay", "/nowhere.npz"], "nowhere"),
-    (["conformance", "-k", "((("], "no expression"),
+    (["conformance", "-k", "((("], "not an expression"),
     (["conformance", "--expected", "/nowhere.txt"], "nowhere"),
     (["conformance", "-k", "pooling", "--out", "/proc/nothing/here"], "/proc/nothing"),
     (["conformance", "--subject", f"library:{__file__}"], "test_command_line"),
@@ -147,7 +147,7 @@ def test_an_unknown_kind_of_inputs_is_refused(capsys):
     assert "invalid choice: 'nonsense' (choose from" in capsys.readouterr().err
 
 
-def test_info(capsys):
+def test_info_counts_functions_and_names_the_device(capsys):
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
     assert "of 258 implemented" in shown and "emulated device" in shown and "kernel cache" in shown

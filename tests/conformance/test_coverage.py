@@ -1,4 +1,4 @@
-"""The suite counts what it has shown, and gives reasons for what it cannot show."""
+"""Test that the suite counts what it has shown, and gives reasons for what it cannot show."""
 
 from __future__ import annotations
 

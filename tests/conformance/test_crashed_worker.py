@@ -1,4 +1,4 @@
-"""The case of a worker that dies is listed once, as failed."""
+"""Test that the case of a worker that dies is listed once, as failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite derives calls from the function table. Each parameter gets its value, or an error names it."""
+"""Test that the suite derives calls from the function table. Each parameter gets its value, or an error names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A declared difference expects exactly what it names. Another outcome, a pass and an undeclared failure fail."""
+"""Test that a declared difference expects exactly what it names. Another outcome, a pass and an undeclared failure
+fail.
+"""
 
 from __future__ import annotations
 

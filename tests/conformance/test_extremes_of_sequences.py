@@ -1,4 +1,5 @@
-"""Recurrent networks, attention and CTC with the largest 32-bit numbers return exact sizes, or refuse with a clause.
+"""Test that recurrent networks, attention and CTC with the largest 32-bit numbers return exact sizes, or refuse with
+a clause.
 
 Their tensors are packed, so that only sizes depend on these numbers. Calls without such memory test the host's arithmetic.
 """
@@ -76,7 +77,7 @@ def test_recurrent_networks(handle, cell, bidirectional):
     assert served
 
 
-def test_attention(handle):
+def test_attention_of_extreme_sizes_is_exact_or_refused(handle):
     attention, weight, served = c.cudnnCreateAttnDescriptor(), c.cudnnCreateTensorDescriptor(), 0
     usual = {"q": 3, "k": 3, "v": 3, "qp": 2, "kp": 2, "vp": 2, "op": 2, "lq": 4, "lk": 4, "batch": 2, "beam": 1}
     for heads in (2, LARGE[-1]):
@@ -91,7 +92,7 @@ def test_attention(handle):
     assert served
 
 
-def test_ctc(handle):
+def test_ctc_of_extreme_sizes_is_exact_or_refused(handle):
     loss, probabilities, served = c.cudnnCreateCTCLossDescriptor(), c.cudnnCreateTensorDescriptor(), 0
     for most in (1, 256, *LARGE):
         asked(c.cudnnSetCTCLossDescriptor_v8, loss, FLOAT, c.CUDNN_LOSS_NORMALIZATION_SOFTMAX, 0, most)

@@ -1,4 +1,5 @@
-"""Every solver that reads windows computes with the largest strides, paddings, dilations and windows that calls accept.
+"""Test that every solver that reads windows computes with the largest strides, paddings, dilations and windows that
+calls accept.
 
 Operations of the corpus are varied in one field along one axis at a time.
 """
@@ -52,7 +53,7 @@ REFUSED = {
     "convolution.filter_gradient_tma_": {"padding"},
     "convolution.implicit_gemm_tma_": STEPS,
     "fused_ops.convolution_": STEPS,
-    # A table has the taps of every residue, and 32 bits count to the columns that a thread reads ahead.
+    # A table has the taps of every residue, and 32-bit offsets reach the columns that a thread reads ahead.
     "convolution.data_gradient_depthwise": FIELDS,
     # A large padding needs a stride of more residue classes than the solver launches.
     "convolution.data_gradient_few_channels": {"padding"},

@@ -1,4 +1,4 @@
-"""``dualdnn fuzz`` finds and shrinks faults, and goes on when workers die."""
+"""Test that ``dualdnn fuzz`` finds and shrinks faults, and goes on when workers die."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
         )
         assert f">{count:,}" in row
     assert main([*arguments[:3], "-k", "nothing"]) == 2
-    assert "'nothing' is none of pooling" in capsys.readouterr().err
+    assert "'nothing' is not one of pooling" in capsys.readouterr().err
 
 
 def test_the_coverage_has_types_layouts_and_sizes_of_each_solver_and_kernel():

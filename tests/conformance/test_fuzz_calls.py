@@ -1,4 +1,6 @@
-"""``dualdnn fuzz --calls`` turns what a drawing process says into findings, each with the line that runs it again."""
+"""Test that ``dualdnn fuzz --calls`` turns what a drawing process says into findings, each with the line that runs it
+again.
+"""
 
 from __future__ import annotations
 

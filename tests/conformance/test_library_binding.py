@@ -323,7 +323,7 @@ class TestArgumentPassing:
         assert got.seqLengthArray == (9, 8)
         assert got.paddingFill == 0.1
 
-    def test_structures(self, subject):
+    def test_structures_become_named_tuples(self, subject):
         rows = subject.cudnn.cudnnGetConvolutionForwardAlgorithm_v7(None, None, None, None, None, 1)
         assert rows.returnedAlgoCount == 2
         (row,) = rows.perfResults
@@ -349,7 +349,7 @@ class TestArgumentPassing:
         assert last() == "1 3"
         assert not any(o.alive for o in objects)
 
-    def test_callback(self, subject):
+    def test_a_callback_hears_messages_and_can_be_read_back(self, subject):
         heard, data = [], object()
         listener = lambda *message: heard.append(message)  # noqa: E731
         subject.cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, data, listener)
@@ -376,7 +376,7 @@ class TestRefusals:
             ((NCHW, "FLOAT", 1, 1, 1, 1), "dataType: an integer is needed, not 'FLOAT'"),
         ],
     )
-    def test_numbers(self, subject, last, arguments, message):
+    def test_numbers_that_do_not_fit_never_reach_the_library(self, subject, last, arguments, message):
         tensor = subject.cudnn.cudnnCreateTensorDescriptor()
         before = last()
         with pytest.raises(NotExpressible, match=f"cudnnSetTensor4dDescriptor: {message}"):
@@ -417,7 +417,7 @@ class TestRefusals:
     def test_device_memory_has_to_be_known(self, subject):
         tensor = subject.cudnn.cudnnCreateTensorDescriptor()
         for bad in (4096, np.zeros(4), b"bytes"):
-            with pytest.raises(Crashes, match=r"y: .* is no device memory"):
+            with pytest.raises(Crashes, match=r"y: .* is not device memory"):
                 subject.cudnn.cudnnScaleTensor(None, tensor, bad, 1.0)
 
     def test_nulls_that_crash(self, subject):
@@ -426,7 +426,7 @@ class TestRefusals:
         with pytest.raises(Crashes, match="cudnnSetTensorNdDescriptor: dimA: None is NULL"):
             guarded.cudnn.cudnnSetTensorNdDescriptor(tensor, FLOAT, 3, None, [1, 1, 1])
 
-    def test_names(self, subject):
+    def test_names_that_are_not_exported_are_refused(self, subject):
         assert "cudnnScaleTensor" in subject.exports()
         assert "cudnnAddTensor" not in subject.exports()
         assert not hasattr(subject.cudnn, "cudnnAddTensor")
@@ -435,11 +435,11 @@ class TestRefusals:
         with pytest.raises(AttributeError, match="cudnnFoo is not a function of the document"):
             subject.cudnn.cudnnFoo()
 
-    def test_files(self, tmp_path):
+    def test_files_that_are_not_libraries_are_refused(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="names a shared library"):
             LibrarySubject(tmp_path / "absent.so")
         (tmp_path / "text.so").write_text("no library")
-        with pytest.raises(OSError, match="is no shared library: it does not begin as an ELF file"):
+        with pytest.raises(OSError, match="is not a shared library: it does not begin as an ELF file"):
             LibrarySubject(tmp_path / "text.so")
 
 
@@ -496,7 +496,7 @@ class TestStatus:
         assert subject.cudnn.cudnnGetErrorString(cudnnStatus_t.CUDNN_STATUS_BAD_PARAM) == "status 2000"
         assert subject.cudnn.cudnnGetErrorString(-1) == "status -1"
 
-    def test_a_text_that_is_none_is_returned_as_it_is(self, subject):
+    def test_bytes_that_are_no_text_are_replaced(self, subject):
         """Bytes outside of UTF-8 are replaced, and NULL is None."""
         assert (
             subject.cudnn.cudnnGetErrorString(771) == "\ufffd\ufffd" and subject.cudnn.cudnnGetErrorString(772) is None
@@ -527,7 +527,7 @@ class TestTables:
     """The data tables of the binding name only functions and parameters of the function table."""
 
     @pytest.mark.parametrize("table", [INPUT_LENGTHS, OUTPUT_LENGTHS])
-    def test_lengths(self, table):
+    def test_lengths_name_existing_parameters(self, table):
         for function, arrays in table.items():
             names = {p.name for p in function_table()[function]}
             for array, length in arrays.items():
@@ -571,7 +571,7 @@ class TestTables:
             ("cudnnSetTensor", "yDesc"),
         ],
     )
-    def test_destination(self, function, descriptor):
+    def test_scalars_are_typed_by_the_destination(self, function, descriptor):
         scalars = [p for p in function_table()[function] if p.typed_by is not None]
         assert scalars and {p.typed_by for p in scalars} == {descriptor}
 
@@ -610,7 +610,7 @@ def test_an_output_that_is_not_asked_for(cudnn):
     assert inference.result_type._fields == ("weightSizeInBytes", "workSpaceSizeInBytes")
     with pytest.raises(CudnnError, match="BAD_PARAM"):
         inference(None, None)
-    with pytest.raises(ValueError, match="weightSizeInBytes is none of the outputs that may be NULL"):
+    with pytest.raises(ValueError, match="weightSizeInBytes is not one of the outputs that may be NULL"):
         query.without("weightSizeInBytes")
 
 
@@ -674,7 +674,7 @@ class TestVendor:
         cudnn.cudnnSetTensorNdDescriptorEx(tensor, NCHW, FLOAT, 4, [1, 2, 3, 4])
         assert cudnn.cudnnGetTensorNdDescriptor(tensor, 4).strideA == (24, 12, 4, 1)
 
-    def test_statuses(self, cudnn):
+    def test_refusals_have_the_documented_status(self, cudnn):
         tensor = cudnn.cudnnCreateTensorDescriptor()
         for arguments, status in [
             ((tensor, NCHW, FLOAT, 0, 1, 1, 1), "BAD_PARAM"),
@@ -793,7 +793,7 @@ class TestVendor:
         cudnn.cudnnBackendFinalize(pointwise)
         for name, value in [(750, pointwise), (751, tensor), (753, tensor)]:
             cudnn.cudnnBackendSetAttribute(operation, name, 15, 1, [value])
-        with pytest.raises(Crashes, match="no data types"):
+        with pytest.raises(Crashes, match="not data types"):
             cudnn.cudnnBackendSetAttribute(tensor, 901, 1, 1, [-1])
         cudnn.cudnnBackendDestroyDescriptor(tensor)
 
@@ -877,7 +877,7 @@ class TestOnTheGpu:
         assert buffer.to_host(np.float64, 12).tolist() == [0] * 4 + [3] * 4 + [0] * 4
         cudnn.cudnnSetStream(handle, None)
         assert cudnn.cudnnGetStream(handle) is None
-        with pytest.raises(Crashes, match="is no stream"):
+        with pytest.raises(Crashes, match="is not a stream"):
             cudnn.cudnnSetStream(handle, 12345)
 
     def test_memory_that_the_library_must_not_get(self, cudnn, handle):

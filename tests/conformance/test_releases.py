@@ -72,7 +72,7 @@ def test_the_environment_names_a_release(monkeypatch):
     with pytest.raises(CudnnError, match="BAD_PARAM"):
         transform(cudnn.cudnnCreate(backend="reference", as_release="8.0.3"))
     monkeypatch.setenv("DUALDNN_AS", "7")
-    with pytest.raises(CudnnError, match=r"'7' is no release.*8\.0\.3, 8\.9\.7, 9\.19"):
+    with pytest.raises(CudnnError, match=r"'7' is not a release.*8\.0\.3, 8\.9\.7, 9\.19"):
         cudnn.cudnnCreate(backend="reference")
 
 

@@ -461,7 +461,7 @@ def test_each_matter_has_a_break():
         # A function that destroys nothing would still succeed.
         ("cudnnDestroyRNNDataDescriptor/c01", Break("refused", "cudnnDestroyRNNDataDescriptor"), True),
         ("cudnnDestroyRNNDataDescriptor/c01", Break("nothing", "cudnnDestroyRNNDataDescriptor"), False),
-        # A setter says nothing on a preset, and NULL means zeros only if other numbers give other results.
+        # A setter says nothing about a preset, and NULL means zeros only if other numbers give other results.
         ("cudnnSetRNNPaddingMode/c04", Break("nothing", "cudnnSetRNNPaddingMode"), True),
         ("cudnnSetRNNPaddingMode/c04", Break("result", "cudnnGetRNNPaddingMode"), False),
         ("cudnnRNNForward/c29", Break("NULL refused", "cudnnRNNForward", "hx"), True),

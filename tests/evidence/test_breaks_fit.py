@@ -55,9 +55,9 @@ def border():
         (f"{VARIANT}/c069", "pointed", True),
         ("cudnnOpTensor/c05", "unread", False),  # Only a refusal shows a demand.
         ("cudnnOpTensor/c05", "accepted", True),
-        ("cudnnDivisiveNormalizationBackward/c11", "unwritten", False),  # Where elements are is no matter of reading.
+        ("cudnnDivisiveNormalizationBackward/c11", "unwritten", False),  # Only reading at another place shows it.
         ("cudnnDivisiveNormalizationBackward/c11", "misplaced", True),
-        ("cudnnSetCTCLossDescriptorEx/c03", "stored", False),  # Any setting is no definition.
+        ("cudnnSetCTCLossDescriptorEx/c03", "stored", False),  # "Any setting" does not define a value.
         ("cudnnPoolingForward/c07", "element", False),
         ("cudnnPoolingForward/c07", "ties away from even", True),
         (
@@ -79,7 +79,7 @@ def border():
         ("cudnnMultiHeadAttnForward/c29", "accepted", True),
         ("cudnnReduceTensorOp_t/c01", "result", False),  # What a value selects shows in no getter.
         ("cudnnReduceTensorOp_t/c01", "enumerator", True),
-        ("cudnnMultiHeadAttnBackwardData/c19", "unread", False),  # The size of memory is no matter of its contents.
+        ("cudnnMultiHeadAttnBackwardData/c19", "unread", False),  # The size of memory says nothing about its contents.
         ("cudnnMultiHeadAttnBackwardData/c19", "accepted", True),
         ("cudnnNormalizationForwardTraining/c15", "element", False),
         ("cudnnNormalizationForwardTraining/c15", "held contents refused", True),

@@ -1,4 +1,6 @@
-"""The list of injected bugs is valid. The runner tells which bugs the cases notice, also if it tries several at once."""
+"""Test that the list of injected bugs is valid. The runner tells which bugs the cases notice, also if it tries
+several at once.
+"""
 
 from __future__ import annotations
 
@@ -268,7 +270,7 @@ def test_edits_of_python():
         ("minimum, maximum", "min", "max"), ("constant", "4", "5"), ("constant", "4", "3"), ("clause", '"c07"', '"c08"'),
         ("wrong field", "spec.x_rank", "spec.y_rank"), ("wrong enumerator", "BAD_PARAM", "NOT_SUPPORTED"),
     }  # fmt: skip
-    assert not any(old == "+" or new == "2" for _, old, new in found), "a message is no result"
+    assert not any(old == "+" or new == "2" for _, old, new in found), "a message is not a result"
 
 
 def test_edits_of_kernels():

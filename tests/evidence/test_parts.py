@@ -1,4 +1,6 @@
-"""Parts of a sentence: each rank, type, mode, operand and field is recognised, and has a break that leaves others alone."""
+"""Test parts of a sentence: each rank, type, mode, operand and field is recognised, and has a break that leaves
+others alone.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ LAYOUT = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
         ("cudnnPoolingBackward/c09", ("dimension 0", "dimension 1", "dimension 2", "dimension 3")),
         ("cudnnRNNForward/c17", ("type", "layout", "lengths", "batch")),
         ("cudnnTransformTensor/c01", ("x", "y")),
-        ("cudnnMultiHeadAttnForward/c14", ("loWinIdx", "hiWinIdx")),  # An index is no member of the list.
+        ("cudnnMultiHeadAttnForward/c14", ("loWinIdx", "hiWinIdx")),  # An index is not a member of the list.
         ("cudnnSetRNNDescriptor_v6/c08", ("mode", "algo")),  # The verb is left out after "and".
         ("cudnnActivationBackward/c07", ("dx", "alpha", "beta")),
         ("cudnnBatchNormalizationForwardTraining/c10", ("bnScale", "bnBias")),  # "beta" is the paper's.
@@ -92,7 +94,7 @@ def tensor(*dims, kind=FLOAT):
     "word, refused", [("xDesc_4D", True), ("xDesc_5D", False), ("yDesc_5D", True), ("xDesc_CUDNN_DATA_FLOAT", True)]
 )
 def test_a_break_of_a_rank_or_type_meets_the_parameter_that_has_it(border, word, refused):
-    """The tensors of a call may differ in rank, so that a rank alone would say nothing on one of them."""
+    """The tensors of a call may differ in rank, so that a rank alone would say nothing about one of them."""
     made: list[str] = []
     border.begin(Break("refused", "cudnnActivationForward", only=(word,)))
     arguments = (None, None, 1.0, tensor(1, 1, 1, 2), None, 0.0, tensor(1, 1, 1, 2, 1), None)

@@ -1,4 +1,4 @@
-"""examples/graph: every engine computes the block, and the README shows the drawing."""
+"""Test that every engine of examples/graph computes the block, and that the README shows its drawing."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_every_engine_computes_the_block(arguments):
     assert all(float(error) < (3e-2 if "DOWN_CONVERT_INPUTS" in notes else 2e-4) for _, error, notes in rows)
 
 
-def test_the_drawing_is_that_of_the_readme():
+def test_the_readme_shows_the_drawing():
     drawing, engines = printed("--backend", "reference").split("\n 1. engine")
     assert engines and f"```mermaid\n{drawing}\n```" in (GRAPH / "README.md").read_text()

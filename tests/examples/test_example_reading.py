@@ -1,4 +1,6 @@
-"""examples/reading: its gradients agree with differences, it reads columns correctly, and a few steps teach it something."""
+"""Test examples/reading: its gradients agree with differences, it reads columns correctly, and a few steps teach it
+something.
+"""
 
 from __future__ import annotations
 

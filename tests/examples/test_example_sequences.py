@@ -1,4 +1,6 @@
-"""examples/sequences: its gradients agree with differences, a stopped run resumes, it learns, and the backends agree."""
+"""Test examples/sequences: its gradients agree with differences, a stopped run resumes, it learns, and the backends
+agree.
+"""
 
 from __future__ import annotations
 

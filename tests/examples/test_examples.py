@@ -1,4 +1,4 @@
-"""examples/digits: the committed weights are what the script trains, and they classify on both backends."""
+"""Test examples/digits: the committed weights are what the script trains, and they classify on both backends."""
 
 from __future__ import annotations
 

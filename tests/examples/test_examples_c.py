@@ -1,4 +1,4 @@
-"""examples/c: a program for each of cuDNN's libraries compiles without a warning and finds what it expects."""
+"""Test examples/c: a program for each of cuDNN's libraries compiles without a warning and finds what it expects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_there_is_a_program_for_each_library_and_for_layouts():
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
-def test_program(libraries, tmp_path, program):
+def test_a_program_compiles_and_succeeds(libraries, tmp_path, program):
     command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{libraries / 'include'}", str(program)]
     command += ["-o", str(tmp_path / program.stem), f"-L{libraries}", f"-l:{NAME}", "-l:libcudart.so.12", "-lm"]
     subprocess.run(command, check=True)

@@ -1,4 +1,6 @@
-"""examples/digits/learn.py: its steps equal PyTorch's, a stopped run resumes with the same numbers, and it learns."""
+"""Test examples/digits/learn.py: its steps equal PyTorch's, a stopped run resumes with the same numbers, and it
+learns.
+"""
 
 from __future__ import annotations
 

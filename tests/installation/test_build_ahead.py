@@ -1,4 +1,4 @@
-"""`dualdnn build` compiles everything that is timed, and kernels for any shape in every data type."""
+"""Test that `dualdnn build` compiles everything that is timed, and kernels for any shape in every data type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dualdnn build --wheel` makes a wheel of kernels that pip installs, and a stopped build goes on."""
+"""Test that `dualdnn build --wheel` makes a wheel of kernels that pip installs, and a stopped build goes on."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_wheel_holds_the_sources_and_nothing_else(tmp_path):
     tree = tmp_path / "tree"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
-        pytest.skip("this is no checkout")
+        pytest.skip("this is not a checkout")
     files = [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
     for name in files:
         (tree / name).parent.mkdir(parents=True, exist_ok=True)

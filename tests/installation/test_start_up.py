@@ -83,7 +83,7 @@ def test_every_name_of_the_package_can_be_had():
 
     for package in (cudnn, operations):
         assert all(hasattr(package, name) for name in package.__all__)
-    with pytest.raises(AttributeError, match="cudnnNothing is no function or enumerator"):
+    with pytest.raises(AttributeError, match="cudnnNothing is not a function or enumerator"):
         _ = cudnn.cudnnNothing
     assert "cudnnCreate" in dir(cudnn)
 

@@ -86,7 +86,7 @@ def test_the_kernels_of_a_log_are_built_ahead(log, monkeypatch):
 
 def test_input_without_calls_or_operations_is_refused(compiled, tmp_path):
     (tmp_path / "empty.log").write_text("epoch 1\n")
-    with pytest.raises(ValueError, match=r"empty\.log: no call of an API log"):
+    with pytest.raises(ValueError, match=r"empty\.log: it has no computing call of an API log"):
         dualdnn.warm_up(tmp_path / "empty.log", device="emulated")
     with pytest.raises(ValueError, match="not the text of an operation"):
         dualdnn.warm_up(["no operation"], device="emulated")

@@ -1,4 +1,4 @@
-"""The memo answers what Python would answer, and Python still sees every call that it has to see."""
+"""Test that the memo answers what Python would answer, and Python still sees every call that it has to see."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_python_serves_every_call_that_is_watched(ran):
     assert ran(WATCHED, DUALDNN_SHOW_ERRORS="1").startswith("[False, False, False, False, False, False]")
 
 
-def test_a_mode_that_there_is_not_is_named(library, ran):
+def test_an_unknown_mode_is_named(library, ran):
     program = "print(C.cudnnCreateTensorDescriptor(ref(P())))"
     command = [sys.executable, "-c", HELP + program, str(library)]
     variables = {**os.environ, "DUALDNN_MEMO": "yes"}

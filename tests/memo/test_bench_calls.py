@@ -1,4 +1,4 @@
-"""``dualdnn bench --calls`` is tested by counts, not by seconds."""
+"""Test ``dualdnn bench --calls`` by counts, not by seconds."""
 
 from __future__ import annotations
 

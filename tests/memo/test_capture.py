@@ -1,4 +1,4 @@
-"""C calls on a stream that is being captured into a graph: the first of its kind, and a repeated one."""
+"""Test C calls on a stream that is being captured into a graph: the first of its kind, and a repeated one."""
 
 from __future__ import annotations
 

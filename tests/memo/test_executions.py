@@ -1,4 +1,4 @@
-"""C repeats an execution plan of a graph on any variant pack with the same unique ids."""
+"""Test that C repeats an execution plan of a graph on any variant pack with the same unique ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C launches kernels on a GPU, for which a driver with the kernels of the emulated device stands."""
+"""Test that C launches kernels on a GPU, for which a driver with the kernels of the emulated device stands."""
 
 from __future__ import annotations
 

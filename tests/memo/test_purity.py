@@ -1,4 +1,4 @@
-"""A remembered function depends on its arguments alone, as the code that it reaches shows."""
+"""Test that a remembered function depends on its arguments alone, as the code that it reaches shows."""
 
 from __future__ import annotations
 

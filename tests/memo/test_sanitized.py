@@ -1,4 +1,4 @@
-"""The memo's C code runs alone under ThreadSanitizer."""
+"""Test that the memo's C code runs alone under ThreadSanitizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memo serves networks and dropout descriptors, whose state also depends on other objects and memory."""
+"""Test that the memo serves networks and dropout descriptors, whose state also depends on other objects and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memo of few entries, which is emptied often, stays right under threads, forks and many shapes."""
+"""Test that a memo of few entries, which is emptied often, stays right under threads, forks and many shapes."""
 
 from __future__ import annotations
 

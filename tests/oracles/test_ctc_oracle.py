@@ -61,7 +61,7 @@ def test_answers(kind, numbers):
         np.testing.assert_allclose((gradients @ s.weights).ravel(), sums, rtol=1e-9, atol=1e-9, err_msg=str(number))
 
 
-def test_the_records_are_of_every_kind():
+def test_the_records_include_every_kind():
     every = [sequences(number) for number in range(COUNT)]
     assert set(recorded("torch")) == set(range(COUNT)) and len(recorded("optax")) > 30
     assert {s.normalizes for s in every} == {True, False}

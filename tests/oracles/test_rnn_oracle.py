@@ -122,7 +122,7 @@ def test_answers(kind, first):
         assert not due.size
 
 
-def test_the_records_are_of_every_kind():
+def test_the_records_include_every_kind():
     assert set(recorded("torch")) == set(range(COUNT)) and set(recorded("tensorflow")) == set(
         range(COUNT, COUNT + CLIPPED)
     )

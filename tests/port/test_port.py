@@ -387,7 +387,7 @@ def test_check_lists_verdicts_and_says_by_status_what_is_left(tree, capsys):
     assert re.search(r"c\.cpp:1:12: left as it was \[guide/row06\].*NCHW only", out) and "@@" not in out
 
 
-def test_reports(tree):
+def test_reports_count_verdicts_and_escape_sources(tree):
     (tree / "src/c.cpp").write_text(inside(SET4D.replace("NCHW", "NHWC") + '; log("<script>cudnnCreate")'))
     assert command(tree / "src", "--check", "--report", tree / "port.json") == 1
     assert command(tree / "src", "--check", "--report", tree / "port.html") == 1
@@ -425,7 +425,7 @@ def test_a_read_only_target_stops_everything(tree, capsys):
     "arguments, message",
     [
         (["absent"], "does not exist"),
-        (["src/notes.txt"], "is no source of"),
+        (["src/notes.txt"], "is not a source of"),
         (["empty"], "empty has no source"),
         (["src", "--out", "src"], "where"),
         (["src", "--jobs", "-1"], "--jobs is -1"),

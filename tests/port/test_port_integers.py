@@ -79,7 +79,7 @@ IN_C = [
     ("status = 3", "status = miopenStatusBadParm"),
     ("if (status == 0) g()", "if (status == 0) g()"),
     ("{ int t; t = 2; }", "{ int t; t = 2; }"),
-    ("x = 2", "x = 2"),  # The parameter of a prototype is no variable of the file.
+    ("x = 2", "x = 2"),  # The parameter of a prototype is not a variable of the file.
     ("n = 2", "n = 2"),
 ]
 C = """struct S {{ cudnnDataType_t type; int n; }};
@@ -485,7 +485,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
         ("cudnnSetActivationDescriptor(a, MODE_OF(n), CUDNN_PROPAGATE_NAN, 0)", "MODE_OF(n) is a number of cudnnActivationMode_t"),
         ("cudnnSetActivationDescriptor(a, atoi(s), CUDNN_PROPAGATE_NAN, 0)", "atoi(s) is a number of cudnnActivationMode_t"),
         ("cudnnDataType_t all[] = { ALL }", "ALL is a number of cudnnDataType_t"),
-        ("cudnnSetActivationDescriptor(a, 77, CUDNN_PROPAGATE_NAN, 0)", "the number 77 is no cudnnActivationMode_t"),
+        ("cudnnSetActivationDescriptor(a, 77, CUDNN_PROPAGATE_NAN, 0)", "the number 77 is not a cudnnActivationMode_t"),
         ("x = (cudnnStatus_t)8", "CUDNN_STATUS_EXECUTION_FAILED, which has no counterpart"),
         ("y = table[CUDNN_DATA_FLOAT]", "CUDNN_DATA_FLOAT stands for its number"),
         ("y = CUDNN_DATA_FLOAT + 1", "CUDNN_DATA_FLOAT stands for its number"),

@@ -18,7 +18,7 @@ int main(void) {
     CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, x, X, &zero, x, X));
     show("in place", X, 90);
   }
-  /* Only the factors show that MIOpen's own call does not serve. */
+  /* MIOpen's own call has no factors, so only these calls show that it cannot replace cuDNN's. */
   float *X = filled(90, 5), *Y = filled(90, 6), *DY = filled(90, 7), *DX = filled(90, 8);
   CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &half, x, X, &zero, x, Y));
   show("halved", Y, 90);

@@ -154,7 +154,7 @@ class Program:
         """Make one call. Every parameter must be named, and the call must succeed."""
         parameters = FACE.functions[name].parameters
         if [p.name for p in parameters] != list(given):
-            raise SystemExit(f"{name} has the parameters {[p.name for p in parameters]}, given are {list(given)}")
+            raise SystemExit(f"{name} has the parameters {[p.name for p in parameters]}, not {list(given)}")
         status = getattr(self.library, name)(*(self.argument(p, given[p.name]) for p in parameters))
         if status:
             text = ctypes.create_string_buffer(8192)

@@ -1,4 +1,4 @@
-"""PyTorch's calls of release 9 in a training step run on the emulated device."""
+"""Test that PyTorch's calls of release 9 in a training step run on the emulated device."""
 
 from __future__ import annotations
 

@@ -114,12 +114,12 @@ def test_equal_memory_is_stored_once(tmp_path):
 
 
 def test_missing_and_foreign_files_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nothing\.npz is no file"):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.npz is not a file"):
         load_recording(tmp_path / "nothing.npz")
     (tmp_path / "text.npz").write_text("no archive")
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     for name in ("text.npz", "other.npz"):
-        with pytest.raises(RecordingError, match=f"{name} is no recording") as refused:
+        with pytest.raises(RecordingError, match=f"{name} is not a recording") as refused:
             load_recording(tmp_path / name)
         assert "pickle" not in str(refused.value)  # NumPy's own message suggests an unsafe load.
 
@@ -127,7 +127,7 @@ def test_missing_and_foreign_files_are_named(tmp_path):
 def test_a_truncated_file_is_refused(written, tmp_path):
     whole = written().read_bytes()
     (tmp_path / "short.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(RecordingError, match=r"short\.npz is no recording"):
+    with pytest.raises(RecordingError, match=r"short\.npz is not a recording"):
         load_recording(tmp_path / "short.npz")
 
 
@@ -144,16 +144,16 @@ def changed_record(**fields):
     (lambda h: h.update(format="other"), "its format is not"),
     (lambda h: h.pop("library"), "lacks or misspells 'library'"),
     (lambda h: h["records"].append(h["records"][0]), "two records with the same id"),
-    (changed_record(function="cudnnNothing"), "'cudnnNothing' is no function of the document"),
-    (changed_record(memory=[[0, 7]]), "block 7 is none of the 2 blocks"),
+    (changed_record(function="cudnnNothing"), "'cudnnNothing' is not a function of the document"),
+    (changed_record(memory=[[0, 7]]), "block 7 is not one of the 2 blocks"),
     (changed_record(status=77), "status 77 of library version 91900 belongs to no documented status"),
     (changed_record(surplus=1), "unknown keys .'surplus'."),
     (changed_record(probe={}), "needs arguments or probe"),
     (lambda h: h["records"][0]["arguments"].pop("alpha"), "cudnnScaleTensor takes"),
-    (changed_argument("alpha", "CUDNN_DATA_FLOAT128"), "'CUDNN_DATA_FLOAT128' is no enumerator"),
+    (changed_argument("alpha", "CUDNN_DATA_FLOAT128"), "'CUDNN_DATA_FLOAT128' is not an enumerator"),
     (changed_argument("y", {"memory": 0, "offset": 8, "bytes": 24}), "lies outside the record's memory"),
     (changed_argument("y", {"memory": 3, "offset": 0, "bytes": 1}), "lies outside the record's memory"),
-    (changed_argument("yDesc", {"tensor": 1}), "none of the values"),
+    (changed_argument("yDesc", {"tensor": 1}), "is not one of the values"),
     (changed_argument("yDesc", {"descriptor": "cudnnTensorDescriptor_t", "calls": [["cudnnSetTensorNdDescriptor", {}]]}),
      "cudnnSetTensorNdDescriptor takes"),
 ])  # fmt: skip
@@ -167,7 +167,7 @@ def test_an_unknown_data_type_is_named(written):
         "descriptor": "cudnnTensorDescriptor_t",
         "calls": [[TENSOR[0], TENSOR[1] | {"dataType": "CUDNN_DATA_FLOAT8"}]],
     }
-    with pytest.raises(RecordingError, match="record 1, yDesc, dataType: 'CUDNN_DATA_FLOAT8' is no enumerator"):
+    with pytest.raises(RecordingError, match="record 1, yDesc, dataType: 'CUDNN_DATA_FLOAT8' is not an enumerator"):
         load_recording(written(changed_argument("yDesc", bad)))
 
 
@@ -188,7 +188,7 @@ def test_statuses_of_version_9_are_families():
     }
     assert {number: status_of(number, 91900).name.removeprefix("CUDNN_STATUS_") for number in names} == names
     assert status_of(3, 8907).name == "CUDNN_STATUS_BAD_PARAM"
-    with pytest.raises(RecordingError, match="status 2000 is none"):
+    with pytest.raises(RecordingError, match="status 2000 is not one of"):
         status_of(2000, 8907)
 
 

@@ -1,4 +1,4 @@
-"""The judge's sharper rules see faults that the worst-case bound misses, and raise no false alarm."""
+"""Test that the judge's sharper rules see faults that the worst-case bound misses, and raise no false alarm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge and the trials catch what they must."""
+"""Test that the judge and the trials catch what they must."""
 
 from __future__ import annotations
 
@@ -319,8 +319,8 @@ def test_the_sign_of_a_copied_zero(alpha, wrong):
 PADDED = convolution_spec(2, FLOAT, padding=(1, 1))
 IMAGES, FILTERS = TensorSpec.packed(FLOAT, (2, 2, 6, 7)), FilterSpec(FLOAT, NCHW, (3, 2, 3, 3))
 RESULTS = TensorSpec.packed(FLOAT, (2, 3, 6, 7))
-# direction -> its algorithms, an operation, an input whose first element is not finite, elements of the output that this
-# reaches through a transform, and one that it does not reach
+# direction -> its algorithms, an operation, an input whose first element is not finite, then elements of the output.
+# The infinity reaches the first of these through a transform, and does not reach the last one.
 DIRECTIONS = {
     "forward": (ForwardAlgo, ConvolutionForward(PADDED, ForwardAlgo(0), 0, 1.0, 0.0, IMAGES, FILTERS, RESULTS),
                 "x", np.s_[0, :, :4, :4], (1, 0, 0, 0)),

@@ -1,4 +1,4 @@
-"""``dualdnn.judge`` judges arrays of any origin as the suite does."""
+"""Test that ``dualdnn.judge`` judges arrays of any origin as the suite does."""
 
 from __future__ import annotations
 

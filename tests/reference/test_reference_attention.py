@@ -99,7 +99,7 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=range(len(OPERATIONS)))
-def test_forward(operation):
+def test_forward_agrees_with_plain_loops(operation):
     memory = prepare(operation, "normal", 1)
     exact = evaluate(operation, memory)["out"]
     due = outputs(operation, arrays_of(operation, memory))

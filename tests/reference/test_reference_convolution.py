@@ -496,7 +496,7 @@ def test_memory_without_a_factor_may_hold_a_signalling_nan():
 
 
 @pytest.mark.parametrize("mode", [CORRELATION, CONVOLUTION])
-def test_im2col(mode):
+def test_im2col_agrees_with_plain_loops(mode):
     x = np.random.default_rng(2).standard_normal((2, 3, 5, 4)).astype(np.float32)
     c = spec((2, 1), (2, 1), (1, 2), mode=mode)
     taps = (3, 2)

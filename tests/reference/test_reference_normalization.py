@@ -251,7 +251,7 @@ def test_a_term_beyond_float():
         (DivisiveNormalizationBackward, "dx", LRNSpec(1, 5.0, 0.5, 1.0), 1e18, 1e22),
         (DivisiveNormalizationBackward, "dMeans", LRNSpec(1, -0.1, 2.0, 1e-5), 1e-3, 3e28),
     ],
-    ids=["dy * x", "dy * x in planes", "dy * x * s^(-beta - 1)"],
+    ids=["dy * x", "dy * x in NCHW", "dy * x * s^(-beta - 1)"],
 )
 def test_factors_of_a_gradient_beyond_float(operation_type, output, lrn, x, dy):
     """The order of the factors decides whether a product overflows, although the gradient is finite: it is not judged."""

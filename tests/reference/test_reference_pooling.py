@@ -126,7 +126,7 @@ def numbers(shape: tuple[int, ...], kind: str, seed: int) -> Array:
 @for_each("kind", ["normal", "ties", "special"])
 @for_each("geometry", GEOMETRIES)
 @for_each("mode", list(Mode))
-def test_forward(mode, geometry, kind, nan):
+def test_forward_agrees_with_plain_loops(mode, geometry, kind, nan):
     dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
     for data_type in LOWEST:
         x, y = TensorSpec.packed(data_type, dims), TensorSpec.packed(data_type, outputs)
@@ -141,7 +141,7 @@ def test_forward(mode, geometry, kind, nan):
 @for_each("kind", ["normal", "ties", "special", "few"])
 @for_each("geometry", GEOMETRIES)
 @for_each("mode", list(Mode))
-def test_backward(mode, geometry, kind, nan):
+def test_backward_agrees_with_plain_loops(mode, geometry, kind, nan):
     dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
     x, y = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, outputs)
     operation = PoolingBackward(specification(mode, geometry, nan), 1.0, 0.0, y, y, x, x)

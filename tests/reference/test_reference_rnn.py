@@ -187,7 +187,7 @@ def test_forward_is_the_equations(network):
 
 
 @pytest.mark.parametrize("layout, lengths", [(PACKED, (5, 3, 1)), (BATCH_MAJOR, (2, 5, 0)), (SEQ_MAJOR, (1, 0, 6))])
-def test_layouts(layout, lengths):
+def test_every_layout_agrees_with_plain_loops(layout, lengths):
     network = next(n for n in networks() if n.cell == LSTM and n.directions == 2 and n.is_projected)
     compare(forward_of(network, layout, lengths))
 

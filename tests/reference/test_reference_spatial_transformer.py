@@ -102,7 +102,7 @@ def test_samples(dims, source):
 
 
 @shapes
-def test_gradients(dims, source):
+def test_gradients_are_central_differences(dims, source):
     random = np.random.default_rng(2)
     x, dy, grid = random.normal(size=source), random.normal(size=dims), away_from_pixels(random, dims, source)
     spec = TensorSpec.packed(DOUBLE, source)

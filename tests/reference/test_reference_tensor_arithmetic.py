@@ -105,7 +105,7 @@ def blend(operation: Any, name: str, memory: Any, index: tuple[int, ...], result
 @for_each("layout", ["nchw", "nhwc", "odd"])
 @for_each("broadcast", [(), (0, 2, 3), (1,), (0, 1, 2, 3)])
 @for_each("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16, INT8])
-def test_add(data_type, broadcast, layout, beta):
+def test_add_agrees_with_fractions(data_type, broadcast, layout, beta):
     dims = tuple(1 if d in broadcast else extent for d, extent in enumerate(DIMS))
     operation = AddTensor(-1.75, beta, laid_out(data_type, dims, "gaps"), laid_out(data_type, DIMS, layout))
 

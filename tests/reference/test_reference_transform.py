@@ -67,7 +67,7 @@ def unfolded_element(source: np.ndarray, transform: TransformSpec, at: tuple[int
 
 @pytest.mark.parametrize("direction", [FOLD, UNFOLD], ids=lambda d: d.name)
 @pytest.mark.parametrize("before, after, fold", TRANSFORMS + TRANSFORMS_3D, ids=str)
-def test_transform(before, after, fold, direction):
+def test_transforms_agree_with_plain_loops(before, after, fold, direction):
     dims = (2, 13, 5, 7) if len(before) == 4 else (1, 9, 3, 4, 5)
     transform = TransformSpec(NCHW, before, after, fold, direction)
     source = 1.0 + np.arange(prod(dims)).reshape(dims)

@@ -87,7 +87,7 @@ def test_only_the_pages_that_a_sample_needs_are_copied():
 
 
 @pytest.mark.parametrize("name", ["ConvolutionForward", "PoolingBackward", "BatchNormalizationForwardTraining"])
-def test_pages_are_read_as_memory_is(name):
+def test_pages_are_read_like_memory(name):
     operation = SAMPLES[name]
     memory = prepare(operation, "normal", 1)
     pages = {

@@ -45,7 +45,7 @@ from ..tiny import Tiny
 
 FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
 MIN_PRODUCTS = 128  # products per value of dy from which copying saves time (pack_nhwc.py)
-MIN_BYTES = ROW_BYTES // 2  # bytes of dy's channels per group, which TMA loads
+MIN_BYTES = ROW_BYTES // 2  # bytes of dy's channels per group from which copying dy for TMA saves time
 MIN_MULTIPLIED = 2**24  # multiply-adds of a forward convolution that are worth the launches of pack_nhwc.py
 FORWARD = {
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
@@ -93,8 +93,9 @@ class ResidueClass(NamedTuple):
     """Describe one residue in each dimension.
 
     The fields begin with its forward convolution, whose x is dy and whose y is a part of dx. Its part of w follows, as
-    (groups, input channels, output channels, taps ...), then the byte offsets of both. ``meets``: whether any tap does.
-    ``filter_row``: stride between filters in elements, where they have gaps between them. ``walk``: its taps in w.
+    (groups, input channels, output channels, taps ...), then the byte offsets of both.
+    ``meets``: whether any tap meets the class. ``filter_row``: stride between filters in elements, where they have gaps
+    between them. ``walk``: its taps in w.
     """
 
     forward: ConvolutionForward
@@ -113,7 +114,7 @@ class DataGradientProblem(Problem):
 
     @property
     def in_one_launch(self) -> bool:
-        """Return whether 32 bits count to every element of dy and of dx."""
+        """Return whether 32-bit offsets reach every element of dy and of dx."""
         return max(self.operation.dy.span, self.operation.dx.span) <= FARTHEST
 
     @cached_property
@@ -150,7 +151,7 @@ class DataGradientProblem(Problem):
         return replace(planes, dx=in_channels(o.dx))
 
     def _is_written_in_planes(self, planes: ConvolutionBackwardData) -> bool:
-        """Return whether dx in NCHW is stored in place, which takes no longer than a copy."""
+        """Return whether dx in NCHW is stored in place, where that takes no longer than a copy."""
         if prod(planes.convolution.stride) > 1:
             return False
         if prod(planes.dx.dims[2:]) * planes.dx.scalar_bytes % ROW_BYTES == 0:
@@ -409,7 +410,7 @@ def _regions(problem: DataGradientProblem) -> _Regions:
 
 
 def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
-    """Return dy and dx where the workspace has them."""
+    """Return the descriptions of those copies of dy and dx that the workspace holds."""
     o, made = problem.operation, problem.laid_out
     return {name: made.tensor(name) for name in ("dy", "dx") if made.tensor(name) != o.tensor(name)}
 
@@ -419,7 +420,7 @@ def _inner(found: ResidueClass, device: Any) -> Inner:
 
 
 def _kernel_of_all(inner: Inner) -> ProductKernel | None:
-    """Return the kernel that computes a class with others. Those of few channels would take a launch for each."""
+    """Return the kernel that computes this class and others in one launch, which SmallChannels cannot."""
     return inner.problem.kernel if isinstance(inner.solver, SmallChannels) else inner.kernel
 
 
@@ -434,14 +435,14 @@ def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> tuple[Tma
     if len(inner.problem.products) > 1:
         return None
     made, kernel = replace(inner.problem.products[0], walk=walk), inner.kernel
-    # One launch is faster than a copy of w and another one.
+    # One launch that reads w in place is faster than a copy of w and a second launch.
     if isinstance(inner.solver, Tiny) and level_of(problem.device) == RUN:
         kernel = fastest(made)
     return (kernel, made) if isinstance(kernel, TmaKernel) and kernel.serves(made) else None
 
 
 def _is_filter(found: ResidueClass) -> bool:
-    """Return whether the filter of a class is w itself, as of depthwise convolutions without a stride."""
+    """Return whether the filter of a class is w itself, for example in depthwise convolutions with stride 1."""
     (step, *strides), channels = found.forward.w.tensor.strides, found.part.dims[1]
     same = zip(found.part.dims, found.part.strides, (channels * step, step, *strides), strict=True)
     return not found.part_at and not found.filter_row and all(n == 1 or one == other for n, one, other in same)

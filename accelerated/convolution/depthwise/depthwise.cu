@@ -28,10 +28,10 @@ struct Arguments : Operands<ELEMENT> {
   FastDivmod vectors, columns, row_tiles,
       blocks;           // divisors: channels of neighbouring threads, column tiles, row tiles, other channels
   COMPUTE alpha, beta;  // factors of the epilogue
-  int plain;            // The sums are the results.
+  int plain;            // whether the sums are the results
   int channels, images;
   int rows;    // rows per thread tile
-  int packed;  // Vectors of channels of x are aligned to their size.
+  int packed;  // whether vectors of channels of x are aligned to their size
 };
 
 // Describes the work of a thread: channels from `channel` on, output rows and columns from `row` and `column` on.

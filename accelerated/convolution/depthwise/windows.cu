@@ -47,7 +47,7 @@ struct Arguments : Operands<ELEMENT> {
   unsigned pixels;   // threads of one channel
   int repeated;      // pixels per thread
   int channels, channels_last, flipped, width;
-  int plain;                      // The sums are the results.
+  int plain;                      // whether the sums are the results
   int of_block, x_step;           // channels per block; elements of x from a column to the next one of a thread
   int w_group, w_channel, w_tap;  // strides of w
   int x_image, x_channel, y_image, y_channel, y_axis[3];

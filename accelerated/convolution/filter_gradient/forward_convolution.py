@@ -66,7 +66,7 @@ class FilterGradientProblem(Problem):
 
     @property
     def in_one_launch(self) -> bool:
-        """Return whether 32 bits count to every element of x and of dy."""
+        """Return whether 32-bit offsets reach every element of x and of dy."""
         return max(self.operation.x.span, self.operation.dy.span) <= FARTHEST
 
     @property

@@ -29,7 +29,7 @@ struct Arguments {
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
   int taps, w_tap, w_channel, elements;  // taps per filter; strides of dw between taps and channels; elements of dw
   int of_part, one_part;                 // pixels per part; whether one part covers all pixels
-  int channels_last, dy_vectors;         // neighbouring threads own neighbouring lanes; vectors of dy are aligned
+  int channels_last, dy_vectors;         // whether channels are innermost; whether vectors of dy are aligned
 };
 
 template <int N>

@@ -52,7 +52,7 @@ class FilterGradientTf32(FilterGradientTma):
         if not super().applies(problem):
             return False
         made, transposed = self.product(problem, self.kernel), FilterGradient()
-        # Where both operands are copied anyway, copies with images innermost, in full boxes, need no registers.
+        # Where both operands are copied anyway, copies with images innermost, in full boxes, need not pass registers.
         comparable = len(made.copies) == 2 and not made.rows and problem.images % made.kernel.box == 0
         if not comparable or not transposed.serves(problem) or not transposed.is_one_product(problem):
             return True

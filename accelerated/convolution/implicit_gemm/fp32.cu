@@ -17,7 +17,7 @@ struct Arguments : Operands<float> {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // Blocks run over filter tiles first, then pixel tiles, then groups.
-  int m_vectors;                // 16-byte vectors of x are neighbouring pixels of one term.
+  int m_vectors;                // whether 16-byte vectors of x hold neighbouring pixels of one term
 };
 
 constexpr int TABLE_TILES = 8;  // tiles whose terms are located together
@@ -257,7 +257,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     next = next + 1 < STAGES ? next + 1 : 0;
   }
   const Block<TILE_N, TILE_M, Tile> block{a, group, first_n, first_m};
-  __syncthreads();  // The stages are free.
+  __syncthreads();  // All threads have read the last stage.
   block.find_y_offsets();
   const float alpha =
       // Alpha is applied here, so that sums need no neighbouring registers, which would conflict in their banks.

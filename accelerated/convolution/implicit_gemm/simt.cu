@@ -69,10 +69,10 @@ struct Arguments {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // Blocks run over filter tiles first, then pixel tiles, then groups.
-  int words;                    // elements are Words
-  int float_result;             // The result of 8-bit data is float.
+  int words;                    // whether elements are Words
+  int float_result;             // whether the result of 8-bit data is float
   int reordered_filters;        // all filters / 32 where the filter is reordered, else 0
-  int m_vectors;                // 16-byte vectors of x are neighbouring pixels of one term.
+  int m_vectors;                // whether 16-byte vectors of x hold neighbouring pixels of one term
 };
 
 // Holds an element at any byte address, or a vector.

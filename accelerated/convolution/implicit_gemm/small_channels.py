@@ -488,8 +488,9 @@ SMALL_CHANNELS = tuple(SmallChannels(filters) for filters in FILTERS)
 
 
 def reads_well(problem: ConvolutionProblem) -> bool:
-    """Return whether tensor cores may multiply, on a device of the kernel, and the channels of a group are few, or
-    do not fill the rows of 128 bytes that TMA reads in NHWC.
+    """Return whether the device has the kernel, tensor cores may multiply, and channels suit it.
+
+    The channels of a group are few, or do not fill the rows of 128 bytes that TMA reads in NHWC.
     """
     o, device, channels = problem.operation, problem.device, problem.operation.w.dims[1]
     if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # The kernel's barriers come with TMA.

@@ -16,8 +16,8 @@ struct Arguments : Operands<ELEMENT> {
   FastDivmod tile_rows, tile_columns;   // per image
   FastDivmod tiles, channels, filters;  // tiles per launch; channels and filters per group
   int first_image, groups;
-  int x_channels_last, y_channels_last;  // Transformed images and products have channels innermost in the workspace.
-  int filters_last;                      // Transformed filters have filters innermost.
+  int x_channels_last, y_channels_last;  // whether channels of transformed tensors are innermost
+  int filters_last;                      // whether transformed filters have filters innermost
 };
 
 // --- Transforms of one row or column ---

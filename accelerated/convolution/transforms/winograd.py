@@ -33,7 +33,7 @@ COMPUTE_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 ALIGNMENT = 256
 WINOGRAD, NONFUSED = Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
 SLICE_BYTES = 2**30  # bytes of the transformed images and products in the workspace at a time
-SMALL_SLICE_BYTES = 2**28  # the same for WINOGRAD, whose workspace is of reasonable size (5.1.3.10)
+SMALL_SLICE_BYTES = 2**28  # bytes as above, for WINOGRAD, whose workspace must have a reasonable size (5.1.3.10)
 TILE = 6  # values across a tile
 
 

@@ -19,7 +19,7 @@ __device__ __forceinline__ void wait_for_tile() {
 
 constexpr unsigned WARPS = THREADS / 32;
 
-// A block merges the partial results of its warps in these arrays, which follow those of Known in dynamic shared memory
+// A block merges the partial results of its warps in these arrays. They follow those of Known in dynamic shared memory,
 // and have one entry per column of the tile.
 struct BlockExchange {
   COMPUTE *origin, *first, *second;  // first, second: the two numbers of each warp

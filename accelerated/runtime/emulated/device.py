@@ -21,8 +21,8 @@ from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
 MAX_MULTIPROCESSORS = 1024  # upper bound of DUALDNN_EMULATION_MULTIPROCESSORS
-# Sources whose path begins so have up to eight kernels, but a set of definitions needs only one or two of them. Each
-# kernel is compiled by itself there (docs/performance/emulated_device.md).
+# A source whose path begins with one of these has up to eight kernels, but a set of definitions needs only
+# one or two of them. Each kernel is compiled by itself there (docs/performance/emulated_device.md).
 BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.")
 
 

@@ -108,7 +108,7 @@ int cudaMemPoolSetAccess(void *pool, const void *given, size_t count) { return n
 int cudaMemPoolGetAccess(int *flags, void *pool, const void *location) { return noted(cuMemPoolGetAccess(flags, pool, location)); }
 
 enum { DEFAULT_COPY = 4 };  /* This is cudaMemcpyDefault, the last of the kinds. */
-/* Return the kind of a whole copy by its first bytes: rows behind an allocation are no host memory. */
+/* Return the kind of a whole copy by its first bytes: rows behind an allocation are not host memory. */
 static int direction(const void *to, const void *from, int kind) {
   return kind == DEFAULT_COPY ? 2 * (kind_of(from) > 1) + (kind_of(to) > 1) : kind;
 }

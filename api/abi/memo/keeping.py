@@ -109,8 +109,8 @@ class Keeper:
     def answered(self, c: tuple[Any, ...], outputs: Sequence[tuple[int, Any, Any]], changed: set[int]) -> None:
         """Record a call that succeeded.
 
-        outputs: holds for each result that the caller wants the index of its argument, the result and its bytes.
-        changed: holds the pointers of changed descriptors.
+        outputs: for each result that the caller wants the index of its argument, the result and its bytes.
+        changed: the pointers of changed descriptors.
         """
         if self.computes or not self.asks() or not self.lib.draft_begin():
             return
@@ -163,7 +163,7 @@ class Keeper:
 
 
 class Launching:
-    """Record the launches of a call if possible, else run them. status: is what the border returns to C."""
+    """Record the launches of a call if possible, else run them. status: what the border returns to C."""
 
     def __init__(self, keeper: Keeper, arguments: Sequence[Any]) -> None:
         self.keeper, self.status = keeper, 0
@@ -306,7 +306,7 @@ def _places(plan: Any, pack: Any) -> list[int]:
 
 
 def _are_filled_in(scalars: Scalars, values: Mapping[str, float] | None, steps: Sequence[Any]) -> bool:
-    """Return whether the launches use scalars only as kernel arguments. values: are the scalars that the plan wrote
+    """Return whether the launches use scalars only as kernel arguments. values: the scalars that the plan wrote
     there."""
     if values is None or not scalars:
         return False

@@ -104,12 +104,12 @@ FILTER_SEARCH = Search(
 class Selection:
     """Declare what differs between the directions of the five calls that select an algorithm.
 
-    direction: is part of the calls' names. operands: names the tensors in the order of the arguments; the last is
-    written. clauses: are those of the computing call for descriptors that do not fit. sections: of MaxCount,
+    direction: part of the calls' names. operands: names the tensors in the order of the arguments; the last is
+    written. clauses: those of the computing call for descriptors that do not fit. sections: of MaxCount,
     WorkspaceSize, _v7, Find and FindEx.
     workspace_invalid: maps parameters of WorkspaceSize to clauses. workspace, ranked: replace some of ``clauses``.
     workspace_errors, ranked_errors: describe the errors of a call.
-    ranked_count, ranked_null: are clauses of _v7 for a count below 1 and for other arguments.
+    ranked_count, ranked_null: clauses of _v7 for a count below 1 and for other arguments.
     measured: has the clauses of Find for the handle, other arguments, the count, and a lack of memory.
     measured_on: has those of FindEx for the handle, descriptors, memory, the count, the output, and the workspace.
     """

@@ -45,7 +45,7 @@ def check_data_support(problem, algorithm, clauses=CLAUSES):
     """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     dx, w = problem.x, problem.w
     expect(dx.rank in (4, 5), NOT_SUPPORTED, f"{_D}/c30",
-           f"dyDesc, wDesc and dxDesc have {dx.rank} dimensions, supported are 4 and 5")  # fmt: skip
+           f"dyDesc, wDesc and dxDesc have {dx.rank} dimensions, 4 and 5 are supported")  # fmt: skip
     groups = problem.convolution.group_count
     expect(w.dims[0] % groups == 0, NOT_SUPPORTED, f"{_D}/c32",
            f"the output channels of dyDesc and wDesc, {w.dims[0]}, must be a multiple of the {groups} groups")  # fmt: skip

@@ -55,7 +55,7 @@ def check_filter_support(problem, algorithm, clauses=CLAUSES):
         rank in (4, 5),
         NOT_SUPPORTED,
         f"{_F}/c48",
-        f"xDesc, dyDesc and dwDesc have {rank} dimensions, supported are 4 and 5",
+        f"xDesc, dyDesc and dwDesc have {rank} dimensions, 4 and 5 are supported",
     )
     reason = filter_unsupported(problem, algorithm)
     expect(reason is None, NOT_SUPPORTED, clauses["table"], str(reason), **facts(problem, algorithm))

@@ -57,7 +57,7 @@ def cudnnSetConvolutionNdDescriptor(convDesc, arrayLength, padA, filterStrideA, 
     name = "cudnnSetConvolutionNdDescriptor"
     expect(arrayLength >= 0, BAD_PARAM, f"{name}/c13", f"arrayLength is {arrayLength}, it cannot be negative")
     expect(arrayLength <= CUDNN_DIM_MAX, NOT_SUPPORTED, f"{name}/c19",
-           f"arrayLength is {arrayLength}, supported are up to {CUDNN_DIM_MAX}")  # fmt: skip
+           f"arrayLength is {arrayLength}, at most {CUDNN_DIM_MAX} are supported")  # fmt: skip
     _compute_type("dataType", dataType, f"{name}/c15")
     padding = entries("padA", padA, arrayLength, f"{name}/c05")
     strides = entries("filterStrideA", filterStrideA, arrayLength, f"{name}/c06")
@@ -114,7 +114,7 @@ def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
     expect(arrayLengthRequested >= 0, BAD_PARAM, f"{name}/c10",
            f"arrayLengthRequested is {arrayLengthRequested}, it cannot be negative")  # fmt: skip
     expect(arrayLengthRequested <= MAX_REQUESTED, NOT_SUPPORTED, f"{name}/c11",
-           f"arrayLengthRequested is {arrayLengthRequested}, supported are up to {MAX_REQUESTED}")  # fmt: skip
+           f"arrayLengthRequested is {arrayLengthRequested}, at most {MAX_REQUESTED} are supported")  # fmt: skip
     spec = _initialised(convDesc, f"{name}/c01")
     arrays = (values[:arrayLengthRequested] for values in (spec.padding, spec.stride, spec.dilation))
     return ConvolutionNdParameters(spec.rank, *arrays, spec.mode, spec.compute_type)

@@ -44,10 +44,10 @@ def cudnnGetFoldedConvBackwardDataDescriptors(
     """
     problem = Problem(convDesc.spec, gradDesc.spec, filterDesc.spec, diffDesc.spec)
     expect(problem.x.rank == RANK, BAD_PARAM, f"{_G}/c09",
-           f"gradDesc has {problem.x.rank} dimensions {problem.x.dims}, supported are {RANK}")  # fmt: skip
+           f"gradDesc has {problem.x.rank} dimensions {problem.x.dims}, only {RANK} are supported")  # fmt: skip
     check_data_problem(problem)
     expect(transformFormat in (NCHW, NHWC), NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17",
-           f"transformFormat is {transformFormat.name}, supported are CUDNN_TENSOR_NCHW and CUDNN_TENSOR_NHWC")  # fmt: skip
+           f"transformFormat is {transformFormat.name}, CUDNN_TENSOR_NCHW and CUDNN_TENSOR_NHWC are supported")  # fmt: skip
     convolution, grad, w, diff = problem.convolution, problem.x, problem.w, problem.y
     fold = convolution.stride
     for stride, dilation in zip(fold, convolution.dilation, strict=True):

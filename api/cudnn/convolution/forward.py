@@ -64,7 +64,7 @@ def check_support(problem, algorithm, clauses=CLAUSES):
     """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     x, y = problem.x, problem.y
     expect(x.rank in (4, 5), NOT_SUPPORTED, clauses["rank"],
-           f"xDesc, wDesc and yDesc have {x.rank} dimensions, supported are 4 and 5")  # fmt: skip
+           f"xDesc, wDesc and yDesc have {x.rank} dimensions, 4 and 5 are supported")  # fmt: skip
     dims = problem.convolution.output_dims(x.dims, problem.w.dims)
     expect(y.dims == dims, NOT_SUPPORTED, clauses["output_size"],
            f"yDesc is {y.dims}, cudnnGetConvolutionNdForwardOutputDim gives {dims}")  # fmt: skip
@@ -149,7 +149,7 @@ def cudnnConvolutionBiasActivationForward(
 
 def _check_activation(activation, algo):
     expect(activation.mode in (RELU, IDENTITY), NOT_SUPPORTED, f"{_B}/c29",
-           f"activationDesc has mode {activation.mode.name}, supported are {RELU.name} and {IDENTITY.name}")  # fmt: skip
+           f"activationDesc has mode {activation.mode.name}, {RELU.name} and {IDENTITY.name} are supported")  # fmt: skip
     expect(activation.relu_nan == cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, NOT_SUPPORTED, f"{_B}/c30",
            "activationDesc has reluNanOpt CUDNN_PROPAGATE_NAN, only CUDNN_NOT_PROPAGATE_NAN is supported")  # fmt: skip
     expect(activation.mode == RELU or algo == IMPLICIT_PRECOMP_GEMM, NOT_SUPPORTED, f"{_B}/c04",

@@ -30,12 +30,12 @@ class AlgorithmResults(NamedTuple):
 class Search:
     """Describe the search for one direction of a convolution.
 
-    tensor_op: holds the algorithms with a CUDNN_TENSOR_OP_MATH variant.
-    unordered: holds the algorithms whose enumerators document that sums have no fixed order.
+    tensor_op: the algorithms with a CUDNN_TENSOR_OP_MATH variant.
+    unordered: the algorithms whose enumerators document that sums have no fixed order.
     operation: returns the operation that computes a problem by an algorithm.
     check_problem: raises an error that cites a call's clauses if the descriptors do not fit each other.
     check_support: raises such an error if the algorithm does not support the problem.
-    entry: is the documented structure of a result.
+    entry: the documented structure of a result.
     """
 
     algorithms: type[IntEnum]
@@ -76,7 +76,7 @@ class Search:
     ) -> AlgorithmResults:
         """Return at most ``count`` results, ordered by expected speed, with unsupported algorithms last.
 
-        few: is the clause of a count below 1. clauses: apply to descriptors that do not fit each other.
+        few: the clause of a count below 1. clauses: apply to descriptors that do not fit each other.
         """
         some(count, few)
         taken, refused = self._sorted_out(handle, problem, clauses)
@@ -115,8 +115,8 @@ class Search:
     ) -> AlgorithmResults:
         """Return at most ``count`` results, measured on the caller's memory.
 
-        memory: maps operand names to memory. bytes_said: is the stated size of workSpace, if that is not NULL.
-        unusable: holds the clauses for unusable memory, output and workSpace.
+        memory: maps operand names to memory. bytes_said: the stated size of workSpace, if that is not NULL.
+        unusable: the clauses for unusable memory, output and workSpace.
         """
         some(count, few)
         taken, refused = self._sorted_out(handle, problem, clauses)
@@ -163,7 +163,7 @@ class Search:
     def _measured(self, handle: Any, operation: Any, operands: list[Any], timed: dict[Any, float]) -> Any:
         """Run an operation on these operands, the workspace last, and return its entry.
 
-        timed: holds the times of this search. Algorithms with the same launches get one time and keep their order.
+        timed: the times of this search. Algorithms with the same launches get one time and keep their order.
         """
         try:
             time = handle.backend.algorithm_time(operation, operands, handle.stream, timed)

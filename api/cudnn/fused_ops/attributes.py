@@ -73,7 +73,7 @@ class Attributes:
         if spec is None:
             return
         expect(spec.data_type == INT32, NOT_SUPPORTED, UNSUPPORTED,
-               f"CUDNN_PARAM_ACTIVATION_BITMASK_DESC is {spec.data_type.name}, supported is {INT32.name}")  # fmt: skip
+               f"CUDNN_PARAM_ACTIVATION_BITMASK_DESC is {spec.data_type.name}, only {INT32.name} is supported")  # fmt: skip
         pixels, words = of.count // of.dims[1], -(-of.dims[1] // WORD)
         fits = spec.dims[0] >= pixels and spec.dims[1] >= words and max(spec.dims[2:]) == 1
         expect(fits, BAD_PARAM, INCORRECT_PARAMETER,
@@ -85,7 +85,7 @@ class Attributes:
         mode = self.pack.get(Const.CUDNN_PARAM_BN_MODE) or cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION
         names = " and ".join(kind.name for kind in SPATIAL)
         expect(mode in SPATIAL, NOT_SUPPORTED, MODE_CLAUSES.get(self.ops, UNSUPPORTED),
-               f"CUDNN_PARAM_BN_MODE is {mode.name}, supported are {names}")  # fmt: skip
+               f"CUDNN_PARAM_BN_MODE is {mode.name}, {names} are supported")  # fmt: skip
 
     def activation(self):
         """Return the activation, or None for IDENTITY; raise NOT_SUPPORTED for others than RELU and IDENTITY."""
@@ -93,7 +93,7 @@ class Attributes:
         if spec is None:
             return None
         expect(spec.mode in (RELU, IDENTITY), NOT_SUPPORTED, ACTIVATION_CLAUSES.get(self.ops, UNSUPPORTED),
-               f"CUDNN_PARAM_ACTIVATION_DESC has mode {spec.mode.name}, supported are {RELU.name} and {IDENTITY.name}")  # fmt: skip
+               f"CUDNN_PARAM_ACTIVATION_DESC has mode {spec.mode.name}, {RELU.name} and {IDENTITY.name} are supported")  # fmt: skip
         return spec if spec.mode == RELU else None
 
     def one_type(self, kinds, **tensors):

@@ -49,7 +49,7 @@ EQUIVALENTS = {
 def _finalized(a, first):
     """Return (scale, bias, eqScale, eqBias, their descriptors) for the sequences that finalise statistics.
 
-    first: is the descriptor that gives the number of channels.
+    first: the descriptor that gives the number of channels.
     """
     a.spatial()
     wants = {name: a.promises(name) for name in ("eqScale", "eqBias")}
@@ -62,7 +62,7 @@ def _finalized(a, first):
     if eq is not None:
         names = ", ".join(kind.name for kind in EQUIVALENTS[kind])
         expect(eq.data_type in EQUIVALENTS[kind], NOT_SUPPORTED, UNSUPPORTED,
-               f"CUDNN_PARAM_BN_EQSCALEBIAS_DESC is {eq.data_type.name}, beside {kind.name} supported are {names}")  # fmt: skip
+               f"CUDNN_PARAM_BN_EQSCALEBIAS_DESC is {eq.data_type.name}, {names} are supported with {kind.name}")  # fmt: skip
     spec = next((spec for spec in (*first.values(), parameters) if spec is not None), None)
     if spec is not None:
         a.per_channel(spec.dims[1], spec.rank, **first, BN_SCALEBIAS_MEANVAR_DESC=parameters, BN_EQSCALEBIAS_DESC=eq)

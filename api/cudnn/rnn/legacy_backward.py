@@ -25,7 +25,7 @@ def _spaces(section, spec, x, work_bytes, reserve_bytes):
 
 
 def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
-    """Return the operation. states: holds descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: holds their memory."""
+    """Return the operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: their memory."""
     expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
     spec = network_of(section, rnn, dx, y, w)
     states = described(section, spec, dx.batch, **states)

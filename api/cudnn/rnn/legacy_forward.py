@@ -19,7 +19,7 @@ DESCRIBED = ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc")
 
 
 def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
-    """Return the operation. states: holds descriptors of hx, cx, hy and cy. memory: holds their memory. reserve_bytes:
+    """Return the operation. states: descriptors of hx, cx, hy and cy. memory: their memory. reserve_bytes:
     is None in inference."""
     training = reserve_bytes is not None
     spec = network_of(section, rnn, x, y, w)

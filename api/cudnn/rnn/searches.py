@@ -111,7 +111,7 @@ def _by(make: Callable[[RNNSpec], Operation], spec: RNNSpec, algorithm: cudnnRNN
 def _tried(
     handle: Any, operation: Operation | CudnnError, operands: list[Any], timed: dict[Any, float]
 ) -> tuple[cudnnStatus_t, float, int]:
-    """Run an operation and return (status, milliseconds, bytes of workspace). timed: holds the times of this search."""
+    """Run an operation and return (status, milliseconds, bytes of workspace). timed: the times of this search."""
     if isinstance(operation, CudnnError):
         return operation.status, UNMEASURED, 0
     nbytes = operation.nbytes("workSpace")
@@ -137,7 +137,7 @@ def _specs(*descriptors: Any) -> tuple[Any, ...]:
 
 
 def _forward(section, handle, rnnDesc, seqLength, described, memory, sizes, findIntensity, requestedAlgoCount):
-    """Search the algorithms of either forward call. described: holds the descriptors of x, y, w, hx, cx, hy and cy."""
+    """Search the algorithms of either forward call. described: the descriptors of x, y, w, hx, cx, hy and cy."""
     x, y, w, *states = _specs(*described)
     data = [sequences(section, name, seqLength, steps) for name, steps in (("xDesc", x), ("yDesc", y))]
     named = dict(zip(("hx", "cx", "hy", "cy"), states, strict=True))

@@ -47,7 +47,7 @@ def _bytes(clause, space_of, network, steps, batch):
 
 
 def _size(name, clauses, space_of, network, length, steps):
-    """Return the bytes for sequences that are described step by step. clauses: holds the clause on rnnDesc, then those
+    """Return the bytes for sequences that are described step by step. clauses: the clause on rnnDesc, then those
     of ``check_steps``."""
     network_clause, *others = (f"{name}/{clause}" for clause in clauses)
     specs = [descriptor.spec for descriptor in steps]

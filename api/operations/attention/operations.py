@@ -111,7 +111,7 @@ class MultiHeadAttnForward(_Forward):
     concatenated.
 
     h = sum over the window of softmax(scaler * (W_K k + b_K) . (W_Q q + b_Q)) * (W_V v + b_V).
-    trains: says whether reserveSpace receives what the gradients need.
+    trains: whether reserveSpace receives what the gradients need.
     """
 
     attn: AttnSpec

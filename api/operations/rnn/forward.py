@@ -21,9 +21,9 @@ class RNNForward(Operation):
     hx, hy: have shape (pseudo-layer, sequence, projected).
     cx, cy: have shape (pseudo-layer, sequence, hidden); only CUDNN_LSTM has them.
     weightSpace: holds all matrices and biases (``RNNSpec.matrix``).
-    workspace, reserve: are tensors in the arithmetic's type; reserve is empty in inference, which keeps nothing for
+    workspace, reserve: tensors in the arithmetic's type; reserve is empty in inference, which keeps nothing for
     backward calls.
-    states: hold the random number generator of dropout (docs/dropout.md); they are an operand only if the call draws
+    states: the random number generator of dropout (docs/dropout.md); they are an operand only if the call draws
     numbers.
     """
 

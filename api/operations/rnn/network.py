@@ -67,12 +67,12 @@ class RNNPlanSpec:
 class RNNSpec:
     """Describe layers of one kind of cell. A new one has the values that a fresh descriptor reports.
 
-    data_type, input_size: are None if cudnnSetRNNDescriptor_v6 configured the network; the calls' other arguments then
+    data_type, input_size: None if cudnnSetRNNDescriptor_v6 configured the network; the calls' other arguments then
     give them.
-    dropout: is the probability that training drops an element between two layers.
+    dropout: the probability that training drops an element between two layers.
     plan: belongs to CUDNN_RNN_ALGO_PERSIST_DYNAMIC; it is None before a plan is made and after a setter changed the
     network.
-    hidden, projected: are the lengths of a cell's state and output; they are equal without recurrent projection.
+    hidden, projected: the lengths of a cell's state and output; they are equal without recurrent projection.
     """
 
     algo: cudnnRNNAlgo_t = STANDARD

@@ -1,5 +1,5 @@
-"""Compute the sizes of a network's temporary memory for up to ``steps`` steps and ``batch`` sequences, in numbers of
-the arithmetic.
+"""Compute the sizes of a network's temporary memory for up to ``steps`` steps and ``batch`` sequences, counted in
+values of the compute type.
 
 Each size is the larger need of the two backends. The accelerated backend keeps gates, states and outputs in the reserve
 space. The reference keeps the inputs of the calls and computes from them again.

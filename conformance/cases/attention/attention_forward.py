@@ -252,7 +252,7 @@ def test_factors_keep_eleven_bits(trial):
 
 @shows(f"{FORWARD}/c05 c06 c36")
 def test_spaces(subject, caller, refuses):
-    """Half a reserve space, and spaces that are a byte too small, are refused."""
+    """A reserve space without its size, or a size without it, is refused, and so is a space that is a byte too small."""
     inference, training = (Called(caller, forward(trains=trains)) for trains in (False, True))
     sizes = training.arguments
     for size in (1, sizes["reserveSpaceSizeInBytes"]):

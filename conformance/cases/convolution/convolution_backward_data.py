@@ -60,7 +60,7 @@ def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
 
 @shows(f"{D}/c11-c13 c15 c17")
 def test_repeated_sums_of_many_filters_are_equal_bit_by_bit(caller, run):
-    """Blocks of a device of 132 multiprocessors share the filters of few pixels; the results are right, too."""
+    """Where pixels are few, 132 multiprocessors divide the sum over filters. The results stay right."""
     operation = gradient((1, 24, 4, 4), (1032, 24, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, math_type=DEFAULT)
     with divided_among(caller.handle, 132):
         first, second = (run(operation).after["dx"] for _ in range(2))

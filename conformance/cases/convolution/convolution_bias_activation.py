@@ -22,7 +22,7 @@ LAYER: dict[str, Any] = {"x": (2, 4, 6, 5), "w": (12, 4, 3, 3)}
 
 
 def fused(**options: Any) -> ConvolutionBiasActivationForward:
-    """Return a convolution of floats with ReLU, and z without a weight. options: those of ``convolution``."""
+    """Return a convolution of floats with ReLU, where z has the factor 0. options: those of ``convolution``."""
     o = convolution(**{**LAYER, **options})
     relu, bias = (
         ActivationSpec(RELU, NOT_PROPAGATE, 0.0),

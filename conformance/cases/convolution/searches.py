@@ -105,7 +105,7 @@ def with_entry(caller: Any, operation: Any, entry: Any) -> Any:
 
 
 def successes_compute(caller: Any, trial: Any, direction: Direction, operation: Any, results: Any) -> list[Any]:
-    """Check that successes come first, have the workspace of the query, and compute. Return them."""
+    """Check that successes come first, need the workspace that the query returns, and give right results. Return them."""
     worked = [entry for entry in results if entry.status == SUCCESS]
     assert tuple(worked) == results[: len(worked)]
     assert worked

@@ -235,7 +235,7 @@ SETTABLE = {
 @shows(f"{SET}/c05-c07", *SETTABLE)
 @pytest.mark.parametrize("section", sorted({clause.partition("/")[0] for clause in SETTABLE}))
 def test_what_an_attribute_cannot_hold(cudnn, builder, refuses, section):
-    """Elements of another type, descriptors of another kind, none, and two for one are refused."""
+    """Elements of another type, descriptors of another kind, no element, and two elements instead of one are refused."""
     scalars, objects = (
         (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE),
         (Type.CUDNN_TYPE_HANDLE, DESCRIPTOR, Type.CUDNN_TYPE_VOID_PTR),
@@ -254,7 +254,7 @@ def test_what_an_attribute_cannot_hold(cudnn, builder, refuses, section):
 @shows(f"{SET}/c06", *of("CONVOLUTION", "c05", "c07"), *of("TENSOR", "c05", "c07", "c09", "c15", "c16", "c18"))
 @pytest.mark.parametrize("record", RECORDS)
 def test_wrong_counts(cudnn, builder, refuses, record):
-    """Counts of zero, two for one, and below zero are refused; the earlier value stays."""
+    """Counts of zero, two instead of one, and below zero are refused; the earlier value stays."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.filled(kind, given)
     for ending, (type_, elements) in given.items():

@@ -38,7 +38,7 @@ in_modes = pytest.mark.parametrize(
 
 
 def statistics(x: TensorSpec, mode: cudnnBatchNormMode_t) -> TensorSpec:
-    """Return the statistics of x, without gaps."""
+    """Return the packed description of x's statistics."""
     dims = (1, *x.dims[1:]) if mode == ACTIVATION else (1, x.dims[1], *(1 for _ in x.dims[2:]))
     return TensorSpec.packed(STATISTICS_TYPES.get(x.data_type, x.data_type), dims)
 
@@ -59,7 +59,7 @@ def inference(x: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL,
 
 
 def derived(cudnn: Any, x: TensorSpec, mode: Any) -> list[TensorSpec]:
-    """Return the derived descriptors of one of both calls, as cudnnGetTensorNdDescriptor reads them."""
+    """Return the descriptors that one of the two calls derives, as cudnnGetTensorNdDescriptor reads them."""
     of_x = made(cudnn, x)
     if isinstance(mode, cudnnNormMode_t):
         first, second = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()

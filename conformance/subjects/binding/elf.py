@@ -18,7 +18,7 @@ MACHINES = {3: "i386", 8: "MIPS", 21: "PowerPC64", 22: "S390", 40: "ARM", 62: "x
 def fault_of(path: Path) -> str | None:
     """Return why this process cannot load a file, as the end of a sentence about it, or None if its headers fit."""
     if not path.is_file():
-        return "is no file"
+        return "is not a file"
     try:
         with path.open("rb") as file:
             start = file.read(64)
@@ -26,7 +26,9 @@ def fault_of(path: Path) -> str | None:
         return f"cannot be read: {error.strerror}"
     if not start.startswith(MAGIC):
         return (
-            "is no shared library: it does not begin as an ELF file" if start else "is no shared library: it is empty"
+            "is not a shared library: it does not begin as an ELF file"
+            if start
+            else "is not a shared library: it is empty"
         )
     if len(start) < 64:
         return f"is cut short: it has {len(start)} bytes, fewer than its first header"

@@ -162,7 +162,7 @@ class Function:
         """Return the function with NULL for an output that may be NULL; the result lacks it."""
         nullable = [p.name for p in function_table()[self.__name__] if p.is_returned and p.nullable]
         if output not in nullable:
-            raise ValueError(f"{self.__name__}: {output} is none of the outputs that may be NULL, {nullable}")
+            raise ValueError(f"{self.__name__}: {output} is not one of the outputs that may be NULL, {nullable}")
         slots = [Unasked(slot) if slot.name == output else slot for slot in self.slots]
         return Function(self.library, self.__name__, slots, self.null_crashes)
 

@@ -176,7 +176,7 @@ class Library:
             return int(interface["data"][0])
         if isinstance(value, int) and self.cuda is not None and self.cuda.find(value) is not None:
             return value
-        raise Crashes(function, f"{name}: {value!r} is no device memory that is known to be allocated")
+        raise Crashes(function, f"{name}: {value!r} is not device memory that is known to be allocated")
 
     def memory_at(self, address: int | None) -> Buffer | int | None:
         """Return the buffer, or part of one, at a device address, or the address itself if it is unknown."""

@@ -389,7 +389,7 @@ class StreamIn(Slot):
         value = call.values[self.name]
         address = getattr(value, "handle", value)
         if address is not None and address not in (0, 1, 2) and address not in call.library.streams:
-            raise Crashes(call.function, f"{self.name}: {value!r} is no stream of this library's handles")
+            raise Crashes(call.function, f"{self.name}: {value!r} is not a stream of this library's handles")
         return ctypes.c_void_p(address)
 
     def finish(self, call: Call) -> None:

@@ -180,7 +180,7 @@ class ElementsIn(Slot):
             raise NotExpressible(f"{where}: {len(values)} elements for elementCount {count}")
         base = ATTRIBUTE_ELEMENTS.get(int(call.values["attributeType"]), "int64_t")
         if base == "cudnnDataType_t" and any(int(value) not in BACKEND_DATA_TYPES for value in values):
-            raise Crashes(call.function, f"{self.name}: {tuple(values)} are no data types; finalising would crash")
+            raise Crashes(call.function, f"{self.name}: {tuple(values)} are not data types; finalising would crash")
         elements = [
             element(call.library, base, value, call.function, f"{self.name}[{index}]")
             for index, value in enumerate(values)

@@ -2,8 +2,8 @@
 
 usage: modes.py OUT DEVICE [NAME...]
 
-The ways are torch.compile, a captured CUDA graph with and without earlier steps, two threads on two streams, and a DataLoader
-that forks its workers.
+The ways are torch.compile, a captured CUDA graph with and without earlier steps, and two threads on two streams. The last one is
+a DataLoader that forks its workers.
 """
 
 from __future__ import annotations

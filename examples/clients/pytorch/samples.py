@@ -243,7 +243,7 @@ def masked(probability: float, device: str, dtype: torch.dtype, nhwc: bool) -> d
     """Return the mask that a network used in training, and its outputs and gradients without the mask's values.
 
     Inputs and weights are positive and there is no recurrence, so an output is 0 where the mask is. The ratio of an output to that of the
-    first layer is 0 or 1 / (1 - probability), and that of a gradient to the gradient through such a mask is 1.
+    first layer is 0 or 1 / (1 - probability). The ratio of a gradient to the gradient through such a mask is 1.
     """
     size, steps, batch = 64, 9, 8
     torch.manual_seed(5)

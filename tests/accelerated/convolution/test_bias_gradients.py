@@ -37,7 +37,7 @@ def gradient(kind, dims, layout, alpha=1.5, beta=-0.5):
 @pytest.mark.parametrize(
     "dims", [(3, 5, 27, 19), (4, 67, 9, 13), (2, 3, 61, 53), (2, 128, 9, 7), (2, 300, 3, 3), (1, 7, 6, 5, 45)], ids=str
 )
-def test_channels(backend, kind, dims):
+def test_divided_channels_are_correct(backend, kind, dims):
     check(backend, gradient(kind, dims, "nhwc"), DividedChannels())
 
 

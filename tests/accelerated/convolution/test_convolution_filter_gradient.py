@@ -55,7 +55,7 @@ GRADIENTS = {
     "gaps": with_gaps(half((2, 24, 6, 9), (16, 24, 2, 2))),
     "planes": half((2, 20, 7, 9), (30, 20, 3, 3), formats=NCHW, beta=1.0),
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), padding=(3, 3), stride=(2, 2), beta=0.5),
-    "few channels, rows that lie together": half(
+    "few channels, contiguous rows": half(
         (2, 3, 10, 11), (24, 3, 6, 3), padding=(1, 0), stride=(3, 2), mode=Mode.CUDNN_CONVOLUTION, beta=0.5
     ),
     "few channels, stride 1": half(
@@ -73,7 +73,7 @@ GRADIENTS = {
     "many groups, more filters": half(
         (2, 40, 7, 6), (80, 8, 3, 2), "PSEUDO_BFLOAT16", groups=5, formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
     ),
-    "volumes in planes": half((2, 24, 5, 4, 6), (40, 24, 2, 3, 3), formats=NCHW, mode=Mode.CUDNN_CONVOLUTION),
+    "NCDHW volumes": half((2, 24, 5, 4, 6), (40, 24, 2, 3, 3), formats=NCHW, mode=Mode.CUDNN_CONVOLUTION),
 }
 
 
@@ -184,7 +184,7 @@ OF_FLOATS = {
     "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
     "vectors of rows": half((2, 20, 6, 7), (48, 20, 2, 3), "FLOAT", alpha=-1.5),
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), "FLOAT", padding=(3, 3), stride=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
-    "few channels, rows that lie together": half((2, 3, 11, 9), (20, 3, 4, 3), "FLOAT", padding=(1, 1), stride=(2, 1)),
+    "few channels, contiguous rows": half((2, 3, 11, 9), (20, 3, 4, 3), "FLOAT", padding=(1, 1), stride=(2, 1)),
     "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
     "volumes": half((2, 12, 5, 7, 6), (20, 12, 3, 2, 3), "FLOAT", padding=(1, 0, 2), stride=(2, 1, 2), dilation=(1, 2, 1)),
     "many groups": half((2, 24, 7, 9), (48, 4, 3, 2), "FLOAT", groups=6, stride=(1, 2)),
@@ -360,7 +360,7 @@ OF_CHANNELS = {
 
 @pytest.mark.parametrize("multiprocessors", [1, 7])
 @pytest.mark.parametrize("name", OF_CHANNELS)
-def test_depthwise(seven_multiprocessors, monkeypatch, name, multiprocessors):
+def test_depthwise_gradients_are_correct_by_every_solver(seven_multiprocessors, monkeypatch, name, multiprocessors):
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
     backend, operation = seven_multiprocessors, OF_CHANNELS[name]
     for solver in [each for each in possible_solvers(operation, backend.device) if each.startswith(DEPTHWISE)]:

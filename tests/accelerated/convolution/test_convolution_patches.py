@@ -59,8 +59,8 @@ def gradients(o):
 OPERATIONS = {
     "half": patches((2, 3, 32, 48), 24, (16, 16)),
     "planes": patches((2, 3, 12, 8), 16, (4, 4), layout=NCHW),
-    "planes, bfloat16, what is left": patches((2, 5, 9, 7), 16, (2, 2), BFLOAT16, NCHW),
-    "what is left": patches((2, 8, 9, 7), 16, (4, 2)),
+    "NCHW, bfloat16, remainder": patches((2, 5, 9, 7), 16, (2, 2), BFLOAT16, NCHW),
+    "remainder": patches((2, 8, 9, 7), 16, (4, 2)),
     "TF32": patches((2, 4, 6, 8), 8, (3, 2), FLOAT),
     "TF32, planes": patches((1, 6, 8, 8), 12, (4, 4), FLOAT, NCHW),
     "without tensor cores": patches((2, 3, 4, 6), 9, (2, 2), FLOAT, NCHW, math=FMA),
@@ -74,10 +74,10 @@ OPERATIONS = {
     "whole images": patches((4, 8, 4, 6), 24, (4, 6)),
     "whole images, planes, TF32": patches((5, 6, 5, 2), 40, (5, 2), FLOAT, NCHW, stride=(1, 1)),
     "whole volumes, planes": patches((3, 4, 2, 3, 4), 24, (2, 3, 4), BFLOAT16, NCHW, stride=(1, 2, 1)),
-    "planes of x alone": patches((2, 8, 4, 8), 16, (2, 4), layout=NCHW, filter_layout=NHWC, result=NHWC),
-    "filters in planes": patches((2, 8, 4, 8), 16, (2, 4), filter_layout=NCHW),
+    "only x in NCHW": patches((2, 8, 4, 8), 16, (2, 4), layout=NCHW, filter_layout=NHWC, result=NHWC),
+    "filters in NCHW": patches((2, 8, 4, 8), 16, (2, 4), filter_layout=NCHW),
 }
-BLENDED = {name: replace(OPERATIONS[name], alpha=-1.5, beta=0.5) for name in ("half", "what is left", "groups", "TF32")}
+BLENDED = {name: replace(OPERATIONS[name], alpha=-1.5, beta=0.5) for name in ("half", "remainder", "groups", "TF32")}
 ALL = OPERATIONS | {f"{name}, blended": o for name, o in BLENDED.items()}
 
 
@@ -98,7 +98,7 @@ def test_patches_of_every_layout_are_correct(backend, name, kind):
     check(backend, operation)
     for solver in copied:
         check(backend, operation, solver)
-    others_serve = kind == "data gradient" and (operation.beta != 0 or "what is left" in name)
+    others_serve = kind == "data gradient" and (operation.beta != 0 or "remainder" in name)
     assert copied or others_serve or in_place(operation) != operation
 
 
@@ -215,5 +215,5 @@ def test_patches_with_bias_and_activation_are_correct(backend, name):
 
 def test_patches_that_do_not_cover_dx_are_left_to_other_solvers(backend):
     """Elements that no window covers are products of zeros and filters, which may be infinite (D212)."""
-    operation = gradients(OPERATIONS["what is left"])["data gradient"]
+    operation = gradients(OPERATIONS["remainder"])["data gradient"]
     assert not any(name.endswith("copied_patches") for name in possible_solvers(operation, backend.device))

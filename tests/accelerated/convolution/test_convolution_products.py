@@ -261,8 +261,8 @@ SHARED = {  # Each entry has an operation, and the tiles that serve it: all of a
     "groups": (convolution(IMPLICIT, (2, 128, 8, 9), 144, (3, 3), data_type=BFLOAT16, layout=NHWC, groups=2), "tma_128x64"),
     "volumes": (convolution(IMPLICIT, (2, 72, 3, 4, 5), 40, (2, 3, 2), data_type=HALF, layout=NHWC), "tma_128x64"),
     "planes": (convolution(IMPLICIT, (5, 72, 4, 16), 136, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, -1.5)), "tma_nchw"),
-    "x in planes": (convolution(IMPLICIT, (3, 584, 8, 8), 136, (1, 1), data_type=HALF, padding=0), "tma_transposed"),
-    "x in planes, TF32": (convolution(IMPLICIT, (3, 292, 8, 7), 136, (1, 1), padding=0), "tma_transposed_256"),
+    "x in NCHW": (convolution(IMPLICIT, (3, 584, 8, 8), 136, (1, 1), data_type=HALF, padding=0), "tma_transposed"),
+    "x in NCHW, TF32": (convolution(IMPLICIT, (3, 292, 8, 7), 136, (1, 1), padding=0), "tma_transposed_256"),
     "odd pixels, TF32": (
         convolution(IMPLICIT, (3, 292, 7, 9), 136, (1, 1), padding=0, blend=(0.5, -2.0)), "tma_transposed_256",
     ),

@@ -47,7 +47,7 @@ def test_workspace_of_transforms(backend, monkeypatch):
     assert needed[EXPLICIT] >= prod((200, 200, 8, 3, 3)) * 4
 
 
-def test_ranking():
+def test_the_expected_algorithm_is_ranked_first():
     """Transforms win for large float images, tensor cores win in half, and implicit GEMM wins for 1 x 1 filters."""
     backend = AcceleratedBackend("emulated")
 

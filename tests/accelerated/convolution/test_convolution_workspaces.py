@@ -29,7 +29,7 @@ GRADIENTS = {
         stride=(1, 3),
         **DEFAULT,
     ),
-    "few channels in planes, blended": gradient_of_data(
+    "few channels in NCHW, blended": gradient_of_data(
         (8, 5, 19, 70), (64, 5, 3, 3), configuration="PSEUDO_BFLOAT16", formats=NCHW, stride=(3, 3), **ON_TENSOR_CORES
     ),
     "few filters, unaligned": gradient_of_filter(

@@ -286,7 +286,7 @@ def test_double_buffered_stages_are_filled_again():
         check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
 
 
-def test_bfloat16():
+def test_small_integers_in_bfloat16_are_exact():
     """Products of small integers in bfloat16 are exact."""
     device = open_device("emulated")
     rng = np.random.default_rng(3)

@@ -239,7 +239,7 @@ def test_only_the_generic_kernel_serves_other_calls(operation):
     ],
     ids=str,
 )  # fmt: skip
-def test_preferences(dims, layout, kernel):
+def test_the_expected_kernel_is_preferred(dims, layout, kernel):
     operation = pooling("MAX", *PADDED, True)(HALF, dims, layout)
     device = PlanningDevice()
     plan(operation, device)

@@ -163,7 +163,7 @@ TRANSPOSES = [
 @pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
 @pytest.mark.parametrize("kind", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", TRANSPOSES, ids=lambda d: "x".join(map(str, d)))
-def test_transposes(backend, dims, kind, back, alpha, beta):
+def test_transposes_are_correct(backend, dims, kind, back, alpha, beta):
     x, y = (TensorSpec.packed(kind, dims, layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
     check(backend, TransformTensor(alpha, beta, x, y))
 

@@ -18,7 +18,9 @@ from test_wavefront import assert_close, training_step
     (LSTM, HALF, 2, 21, 2, (3, 1, 0, 2, 3)), (GRU, FLOAT, 1, 18, 2, (4, 4, 2)), (GRU, HALF, 2, 24, 1, (3, 2)),
     (TANH, FLOAT, 1, 15, 1, (2, 4)),
 ])  # fmt: skip
-def test_products_of_copies_are_those_in_place(monkeypatch, cell, data_type, layers, hidden, directions, lengths):
+def test_copies_and_operands_in_place_give_equal_products(
+    monkeypatch, cell, data_type, layers, hidden, directions, lengths
+):
     """Results agree for sizes that TMA can and cannot read, both directions, and any lengths (0 too)."""
     spec, found = network(cell, hidden, layers, directions, data_type), []
     for copies in (False, True):
@@ -28,7 +30,7 @@ def test_products_of_copies_are_those_in_place(monkeypatch, cell, data_type, lay
 
 
 def test_many_steps_of_an_odd_size_are_worth_copies(monkeypatch):
-    """Rows of 1538 floats are copied once for many steps, so that TMA reads them. Those of 1536 stay in place."""
+    """Rows of 1538 floats are copied once for many steps, so that TMA reads them. Rows of 1536 floats stay in place."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
     for hidden, steps, copied in ((1538, 30, True), (1538, 1, False), (1536, 30, False)):

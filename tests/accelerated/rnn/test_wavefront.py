@@ -69,7 +69,7 @@ def assert_close(one, other, data_type, layers):
     (LSTM, HALF, 2, 24, (3, 1, 0, 2, 3, 3, 1, 2, 3)), (GRU, HALF, 3, 40, (4, 4, 2)), (TANH, HALF, 4, 24, (2,) * 17),
     (RELU, HALF, 2, 72, (5, 4)), (LSTM, FLOAT, 3, 20, (3, 2, 3)), (GRU, FLOAT, 2, 12, (2,) * 9),
 ])  # fmt: skip
-def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hidden, lengths):
+def test_overlapped_layers_agree_with_layers_one_by_one(cell, data_type, layers, hidden, lengths):
     """Results agree for partial slices and groups, for any lengths (0 too), and if the layers need two launches."""
     spec = network(cell, hidden, layers, 1, data_type)
     steps = training_step(spec, lengths, (RecurrenceSolver(), GradientSolver()))

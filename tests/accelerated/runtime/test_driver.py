@@ -40,7 +40,7 @@ def header():
     "kind, name",
     [("FUNC", name) for name in FUNCTION_ATTRIBUTES] + [("LAUNCH", name) for name in LAUNCH_ATTRIBUTES],
 )
-def test_attributes(header, kind, name):
+def test_attributes_have_the_numbers_of_cuda_h(header, kind, name):
     defined = re.search(rf"CU_{kind}_ATTRIBUTE_{name} += (\d+)", header.read_text())
     assert defined and int(defined[1]) == getattr(driver, name)
 
@@ -83,7 +83,10 @@ def test_configuration():
 
 @pytest.mark.parametrize("kilobytes", [(100, 99), (164, 163), (228, 227)])
 def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
-    """kilobytes: shared memory per multiprocessor, and at most per block, which reserves one more."""
+    """Such a block asks for more than half of the shared memory. A block reserves 1 KiB beyond its own.
+
+    kilobytes: shared memory per multiprocessor, and the maximum per block.
+    """
     function = object.__new__(GpuFunction)
     function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024, multiprocessors=6)
     function._overlaps, function._kernel = False, SimpleNamespace(handle=77)

@@ -176,7 +176,7 @@ def test_votes_and_reductions(device: Device, seed: int, low: int) -> None:
         )
 
 
-def test_shuffles(device: Device, seed: int) -> None:
+def test_shuffles_read_the_lane_that_ptx_defines(device: Device, seed: int) -> None:
     values = np.random.default_rng(8).integers(-100, 100, 64).astype(np.int32)
     result = run_collective(device, "shuffles", values)
     for i, row in enumerate(result):
@@ -196,7 +196,7 @@ def test_lanes_that_left_are_not_waited_for(device: Device, seed: int) -> None:
     np.testing.assert_array_equal(votes, np.where(values % 2, 0, sum(1 << lane for lane in range(2, 32, 4))))
 
 
-def test_atomics(device: Device, seed: int) -> None:
+def test_atomics_of_all_threads_are_added(device: Device, seed: int) -> None:
     values = np.random.default_rng(9).integers(1, 1000, 500).astype(np.int32)
     start = np.array([0, -1, 10**6, 0, 1, 0], np.int32)
     dtypes = (np.int32, np.float32, np.float64, np.float16, ml_dtypes.bfloat16)
@@ -651,7 +651,7 @@ def test_freed_memory_is_inaccessible(emulated: Any) -> None:
 # --- memory, launches, streams ---
 
 
-def test_memory(device: Device) -> None:
+def test_memory_is_filled_and_copied(device: Device) -> None:
     memory = device.allocate(1000)
     assert memory.address % 16 == 0 and memory.nbytes == 1000
     device.fill(memory.address, 1000, 7)
@@ -758,7 +758,7 @@ def test_functions_and_devices_are_remembered(device: Device) -> None:
         device.function("nowhere.cu", "add")
 
 
-def test_streams(device: Device) -> None:
+def test_every_stream_runs_work(device: Device) -> None:
     stream = device.new_stream()
     assert stream.device is device and stream.handle != device.default_stream.handle
     values = np.arange(1 << 16, dtype=np.float32)

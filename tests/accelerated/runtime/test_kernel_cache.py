@@ -398,7 +398,7 @@ def test_headers_of_python_packages(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert emulated_toolchain.cuda_headers() == [include, include / "cccl"]
 
 
-def test_architectures() -> None:
+def test_an_unknown_architecture_is_refused() -> None:
     with pytest.raises(ValueError, match="architecture='gfx90'"):
         compiler.toolchain("gfx90")
 

@@ -95,7 +95,7 @@ def test_kernels_of_the_library_have_no_races(tmp_path: Path, case: str) -> None
 
 
 @pytest.mark.parametrize("text", ["yes", ""])
-def test_setting(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_an_invalid_setting_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("DUALDNN_EMULATION_RACES", text)
     with pytest.raises(ValueError, match=f"DUALDNN_EMULATION_RACES='{text}': expected 0 or 1"):
         EmulatedDevice()

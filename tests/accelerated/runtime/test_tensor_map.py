@@ -8,7 +8,7 @@ from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.runtime.tensor_map import emulated_map
 
 
-def test_boxes():
+def test_impossible_boxes_are_known():
     possible = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
     assert possible.is_possible
     for strides in ((120, 384), (128, 2**40), (0, 384), (128,)):
@@ -47,7 +47,7 @@ PIXELS = {
         ("strides", (16, 16, 16), [(128, 768, 3848), (8, 768, 3840), (128, 768)]),
     ],
 )
-def test_pixels(field, possible, impossible):
+def test_impossible_im2col_fields_are_known(field, possible, impossible):
     if field in ("lower", "upper"):  # Both limits at once would leave no pixel.
         assert Im2colMap("half", **PIXELS | {field: (possible[0], PIXELS[field][1])}).is_possible
     else:
@@ -78,7 +78,7 @@ def test_pixels_of_volumes(field, possible, impossible):
 
 
 @pytest.mark.parametrize("address, possible", [(4096, True), (4104, False), (4100, False), (4112, True)])
-def test_addresses(address, possible):
+def test_unaligned_addresses_are_refused(address, possible):
     tensor = Im2colMap("half", **PIXELS)
     if possible:
         assert len(emulated_map(tensor, address)) == MAP_BYTES
