@@ -20,6 +20,7 @@ from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64, Builder
 from dualdnn.conformance.cases.every_operation import SAMPLES
 from dualdnn.conformance.cases.graph import graph_engines as graph_cases
+from dualdnn.conformance.cases.wrong_arguments import TABLE as WRONG_ARGUMENTS
 from dualdnn.conformance.subjects import SpansMore
 from dualdnn.conformance.trial import attempt
 
@@ -68,6 +69,14 @@ def called(operation: Operation) -> tuple[str, dict[str, Any]]:
     recorder = Recorder()
     Caller(recorder, HANDLE)(operation, {name: f"memory of {name}" for name in operation.operands})
     return recorder.calls[-1]
+
+
+def test_every_call_on_device_memory_is_made_with_wrong_arguments():
+    """Otherwise a new function would have no case for NULL, and nothing would say so."""
+    computing = {
+        name for name, function in functions().items() if any(p.memory == "device" for p in function.parameters)
+    }
+    assert computing <= set(WRONG_ARGUMENTS)
 
 
 # An operation graph needs a plan and a pack, which the recorder cannot finalise.
