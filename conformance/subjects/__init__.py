@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api import cudnn, releases
+from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.operations.backend import RUN
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
@@ -28,6 +29,8 @@ __all__ = [
     "open_subject",
 ]
 
+# This is what the document lets cudnnCreate answer where there is no GPU, or a GPU that is too old.
+WITHOUT_GPU = (NOT_INITIALIZED, cudnnStatus_t.CUDNN_STATUS_ARCH_MISMATCH)
 SPELLINGS = (
     "reference, accelerated, accelerated:gpu, accelerated:emulated, crosscheck, crosscheck:emulated, each also as a release that it acts "
     f"as ({', '.join(f'reference@{release}' for release in releases.RELEASES)}), library:PATH, vendor, recorded, recorded:PATH"
@@ -125,8 +128,10 @@ class ForeignSubject:
             note("cudnnDestroy was called")
             self.cudnn.cudnnDestroy(handle)
             self.computes = True
-        except (CudnnError, NotRunnable):
+        except NotRunnable:
             self.computes = False
+        except CudnnError as error:  # Each case that needs a handle fails with any other answer.
+            self.computes = error.status not in WITHOUT_GPU
         except NothingCreated:  # Each case that needs a handle fails with this sentence.
             self.computes = True
         self.has_gpu = self.computes and self.library.library.cuda is not None

@@ -30,6 +30,7 @@ DEEDS = {
     "round": "fesetround(FE_UPWARD)",
     "scribble": 'for (int n = 3; n < 64; n++) write(n, "\\0\\xff" "Agarbage garbage", 18)',
     "accept": "return 0",
+    "refuse": "return 9",
     "nothing": "if (made) return 0",
     "corrupt": "{ char *p = malloc(24); memset(p - 64, 0x5a, 4096); free(p); free(malloc(5000)); }",
 }
@@ -64,7 +65,7 @@ FINDINGS = {
 
 
 def source(deeds: dict[str, str], handles: bool = False) -> str:
-    """Return the C source of a library that answers NOT_SUPPORTED. Named functions, constructor or destructor first do a deed.
+    """Return the C source of a library that answers NOT_SUPPORTED. cudnnCreate finds no GPU. Named functions, constructor or destructor first do a deed.
 
     handles: cudnnCreate makes a handle.
     """
@@ -80,7 +81,7 @@ def source(deeds: dict[str, str], handles: bool = False) -> str:
         elif (name == "cudnnCreate" and handles) or (name.startswith("cudnnCreate") and name.endswith("Descriptor")):
             lines.append(f"int {name}(void **made) {{ {deed} if (!made) return 3; *made = malloc(8); return 0; }}")
         else:
-            lines.append(f"int {name}() {{ {deed} return 9; }}")
+            lines.append(f"int {name}() {{ {deed} return {1 if name == 'cudnnCreate' else 9}; }}")
     begins = DEEDS[deeds["constructor"]] if "constructor" in deeds else ""
     begins += f'; if (getenv("PYTEST_XDIST_WORKER")) {DEEDS[deeds["worker"]]}' if "worker" in deeds else ""
     ends = DEEDS[deeds["destructor"]] if "destructor" in deeds else ""
@@ -126,6 +127,7 @@ NOTHING = "NothingCreated: cudnnCreate: the answer is CUDNN_STATUS_SUCCESS, and 
 @pytest.mark.parametrize("create, said", [
     pytest.param("", "cudnnPoolingBackward succeeded, expected", marks=pytest.mark.long),  # builds and runs one more library
     ("nothing", NOTHING),
+    ("refuse", "LibraryError: cudnnCreate: CUDNN_STATUS_NOT_SUPPORTED"),
 ])  # fmt: skip
 def test_the_first_line_of_a_failure_says_what_failed(library, tmp_path, create, said):
     """A call that is wrongly accepted is named, and a traceback begins with its exception; JUnit shows this line alone."""
@@ -309,6 +311,10 @@ def test_an_operation_on_a_library_that_ends_the_process_is_one_sentence(library
 
 @pytest.mark.parametrize("command", [["fuzz", "--seconds", "1"], ["conformance", "--operation", OPERATION]])
 def test_a_library_that_makes_no_handle_is_one_sentence(library, command, capfd):
-    path = library(handles=True, cudnnCreate="nothing")
-    assert main([*command, "--subject", f"library:{path}"]) == 2
-    assert NOTHING.removeprefix("NothingCreated: ") in capfd.readouterr().err.strip().splitlines()[-1]
+    for deed, said in (
+        ("nothing", NOTHING.removeprefix("NothingCreated: ")),
+        ("refuse", "cudnnCreate: CUDNN_STATUS_NOT_SUPPORTED"),
+    ):
+        path = library(handles=True, cudnnCreate=deed)
+        assert main([*command, "--subject", f"library:{path}"]) == 2
+        assert said in capfd.readouterr().err.strip().splitlines()[-1]
