@@ -46,7 +46,7 @@ def at(request: pytest.FixtureRequest, subject: Any) -> Callable[[str], Caller]:
     def caller(level: str) -> Caller:
         if asked and LEVELS.index(level) > LEVELS.index(asked):
             pytest.skip(f"--reproducible {asked} asks for no more")
-        if getattr(subject, "backend", "") in ("accelerated", "crosscheck"):
+        if has_levels(subject):
             made = subject.cudnn.cudnnCreate(backend=subject.backend, device=subject.device, reproducible=level)
             return Caller(subject.cudnn, made)
         if not asked:
@@ -56,6 +56,11 @@ def at(request: pytest.FixtureRequest, subject: Any) -> Callable[[str], Caller]:
         return Caller(subject.cudnn, request.getfixturevalue("handle"))
 
     return caller
+
+
+def has_levels(subject: Any) -> bool:
+    """Return whether handles of a subject take every level; those of the reference take ``run`` alone."""
+    return getattr(subject, "backend", "") in ("accelerated", "crosscheck")
 
 
 def all_the_same(wrong: list[str]) -> None:
@@ -123,8 +128,8 @@ def refused_as(call: Callable[[], object], clause: str) -> None:
 
 
 def only_ours(subject: Any) -> None:
-    if not subject.ours:
-        pytest.skip("another library promises no level, and refuses nothing for one")
+    if not has_levels(subject):
+        pytest.skip("only the accelerated backend promises levels, and refuses calls for one")
 
 
 @shows(f"{CLAUSE}/c05")
@@ -176,7 +181,8 @@ def refused_by_definition(caller: Caller, subject: Any, name: str) -> None:
 def test_hashes_of_an_earlier_release(at, subject, name):
     caller = at("release")
     only_ours(subject)
-    architecture = caller.handle.backend.planned_on.architecture
+    backend = caller.handle.backend
+    architecture = getattr(backend, "accelerated", backend).planned_on.architecture
     known = bits.recorded().get(architecture, {}).get(name)
     if known is None:
         pytest.skip(f"no release has recorded hashes of {architecture}")

@@ -91,6 +91,8 @@ def test_the_reference_judges_at_any_level(monkeypatch):
     monkeypatch.setenv("DUALDNN_REPRODUCIBLE", "batch")
     levels = [open_subject(name).new_handle().reproducible for name in ("reference", "accelerated:emulated")]
     assert levels == ["run", "batch"]
+    with pytest.raises(pytest.skip.Exception, match="only the accelerated backend promises levels"):
+        cases.only_ours(open_subject("reference"))
 
 
 def test_every_clause_of_this_edition_has_a_case():
