@@ -18,9 +18,9 @@ from .passing import passing_macros
 _NUMBERS = rb"[-+]?(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*"
 _COMPARED_IN_TEXT = re.compile(rb"(?:[=!]=[ \t(]*|\bcase[ \t]+)([-+]?\w+)|\b(\d\w*)[ \t)]*[=!]=")
 _MACRO = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^()\n]*\))?[ \t]+((?:[^\n\\]|\\\r?\n|\\.)*)", re.M)
-# An index or a template argument in the body of a macro is not a value of it, nor is a comment.
-_NO_VALUE = re.compile(rb"/\*.*?\*/|//.*|\[[^\[\]]*\]|<[^<>?]*>", re.S)
-_STATEMENT = re.compile(rb"[{;\"]|cudnn", re.I)
+# An index, a template argument or a side of a comparison in a macro is not a value of it, nor is a comment.
+_NO_VALUE = re.compile(rb"/\*.*?\*/|//.*|\[[^\[\]]*\]|<[^<>?]*>|[=!<>]=?[ \t(]*[-+]?\d\w*|\b\d\w*[ \t)]*[=!<>]=?", re.S)
+_STATEMENT = re.compile(rb"[{;\"]|cudnn")
 _MACRO_OF_ENUMERATOR = re.compile(
     rb"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(*[ \t]*(CUDNN_\w+)[ \t]*\)*[ \t]*\r?$", re.M
 )

@@ -413,6 +413,11 @@ def test_numbers_that_leave_their_type_are_noted(source, where, is_open):
     assert found and {note.is_open for note in found} == {is_open} and (is_open or not others(file))
 
 
+def test_numbers_that_a_macro_compares_or_counts_with_are_not_noted():
+    text = "#define TYPE(x) (sizeof(x) == 2 ? CUDNN_DATA_HALF : all[(n) - 1])\n#define DOUBLE ((cudnnDataType_t)1)\n"
+    assert not ported(text + in_function("cudnnDataType_t t = TYPE(x); t = DOUBLE"), "file.c").left
+
+
 def test_a_status_that_is_compared_with_0_by_a_macro_is_not_noted():
     assert not [note for note in ported(CARRYING.format("FAILED(status)")).notes if "status" in note.message]
 
@@ -484,6 +489,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
         ("struct A { using Kind = cudnnDataType_t; }; auto k = static_cast<A::Kind>(n)", "n is a number of cudnnDataType_t"),
         ("cudnnSetActivationDescriptor(a, MODE_OF(n), CUDNN_PROPAGATE_NAN, 0)", "MODE_OF(n) is a number of cudnnActivationMode_t"),
         ("cudnnSetActivationDescriptor(a, atoi(s), CUDNN_PROPAGATE_NAN, 0)", "atoi(s) is a number of cudnnActivationMode_t"),
+        ("cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, TYPE(n), 1, 2, 3, 4)", "TYPE(n) is a number of cudnnDataType_t"),
         ("cudnnDataType_t all[] = { ALL }", "ALL is a number of cudnnDataType_t"),
         ("cudnnSetActivationDescriptor(a, 77, CUDNN_PROPAGATE_NAN, 0)", "the number 77 is not a cudnnActivationMode_t"),
         ("x = (cudnnStatus_t)8", "CUDNN_STATUS_EXECUTION_FAILED, which has no counterpart"),
@@ -494,7 +500,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
 )  # fmt: skip
 def test_unknown_numbers_are_left_with_a_note(tmp_path, source, told):
     """The tool prints a note and exits with status 1."""
-    text = "#define MODE 1\n#define MODE_OF(x) ((x) ? MODE : MODE + MODE)\n#define ALL 0, 2\n"
+    text = "#define MODE 1\n#define MODE_OF(x) ((x) ? MODE : MODE + MODE)\n#define ALL 0, 2\n#define TYPE(h) ((h) ? CUDNN_DATA_HALF : 0)\n"
     text += in_function(source, "int n")
     assert any(told in str(left) for left in ported(text).left)
     path = tmp_path / "client.cu"
