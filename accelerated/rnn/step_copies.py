@@ -86,7 +86,7 @@ class StepCopies(NamedTuple):
 
 
 def saves(seconds: float) -> bool:
-    """Return whether so many seconds of a call are worth copies."""
+    """Return whether a call that takes this many seconds is worth copies."""
     return seconds > 0
 
 

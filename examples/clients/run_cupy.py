@@ -2,9 +2,9 @@
 
     python examples/clients/run_cupy.py [--environment DIR]
 
-Installs CuPy with NumPy 1.26 (from the registry, once), builds libcudnn.so.8, a CUDA runtime on memory of the host, and an empty library
-for each other one that CuPy links; runs cupy_calls.py there; checks that every cuDNN function of the module was called, and compares
-what was computed with what PyTorch has (torch_answers.npz). Skips, with exit status 0 and a line that says why, where CuPy cannot be had.
+It installs CuPy with NumPy 1.26 (from the registry, once), and builds libcudnn.so.8, a CUDA runtime on host memory, and an empty library
+for each other one that CuPy links. It runs cupy_calls.py there, and checks that every cuDNN function of the module was called. It compares
+the results with PyTorch's (torch_answers.npz). Where CuPy cannot be installed, it says why and ends with status 0.
 """
 
 from __future__ import annotations

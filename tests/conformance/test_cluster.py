@@ -35,7 +35,7 @@ def killed_at_work(nannies: list[Any], watch: Any, run: subprocess.Popen[str]) -
     while run.poll() is None:
         for nanny in nannies:
             os.kill(nanny.pid, signal.SIGSTOP)
-            time.sleep(0.3)  # Wait for messages that it has sent.
+            time.sleep(0.3)  # Its messages arrive meanwhile.
             if any("outcome" in str(key) for key in watch.processing().get(nanny.worker_address, ())):
                 os.kill(nanny.pid, signal.SIGKILL)
                 return True
