@@ -25,10 +25,20 @@ ALIGNED = re.compile(
 MISALIGNED = {"element": "bytes of its elements", "16-byte": r"is at 0x\w+, its placeholder is"}  # what refusals say
 # One of the functions behind these words must initialise an object.
 INITIALISED = re.compile(r"\b(?:must be|is to be|must have been) (?:initiali[sz]ed|set) (?:by|with)\b(.*)")
+TAKEN = re.compile(
+    r"^(CUDNN_FUSED_\w+): (?:setting )?(CUDNN_PARAM_\w+) takes an initialised \w+Descriptor_t (?:for the (\w+) operation)?"
+)
 HELD = re.compile(r"^(\w+) holds exactly the data given to \w+\(\), and is NULL if")
 WHEN = re.compile(r"^(\w+)\b.* is used only when an activation")
 OF_WEIGHTS = re.compile(r"^(\w+Desc) is an already initiali[sz]ed filter descriptor .*\b(?:at|by) (w|dw)\.$")
 STEPS = re.compile(r"^(\w+Desc) is an array (?:of|with) .*fully packed")
+STRIDES = re.compile(r"^Strides of each (\w+)\b.* \{\w+, 1, 1\}")
+# Such a refusal is of one stride alone: it shows the strides and the dimensions.
+EACH_STRIDE = (
+    r"\(\d+,\s1,\s1",
+    r"\((\d+),\s(?!1,)\d+,\s1\) of \(\d+,\s\1,\s1",
+    r"\((\d+),\s1,\s(?!1\))\d+\) of \(\d+,\s\1,\s1",
+)
 THREE = re.compile(r"\bthree dimensions\b|\b3-dimensional\b")
 BY_MODE = re.compile(r"\bits dimensions depend on mode\b")
 # A step of a use case sets such an attribute.
@@ -61,7 +71,13 @@ LIMITS = {
     "input channels": (r"input and output channel counts multiples", "needs input channels"),
     "output channels": (r"input and output channel counts multiples", "needs output channels"),
 }
-EACH = ("dilation 1", "stride 1")  # limits that hold in each dimension
+# These limits hold in each dimension: what a descriptor holds before its sizes, one beyond the limit, and others.
+EACH = {
+    "dilation 1": (r"dilation=\(", "[2-9]", "1"),
+    "stride 1": (r"stride=\(", "[2-9]", "1"),
+    "padding": (r"padding=\(", "[3-9]", "[0-2]"),
+    "padded input": (r"dims=\(\d+, \d+, ", r"\d{3}", r"\d{1,2}"),
+}
 RANK = {"2D": 2, "3D": 3}  # spatial dimensions, by the beginning of a row
 DILATED = re.compile(r"\bare refused when any dilation differs from 1\b")
 ALGORITHM_NAMES = {"cudnnConvolutionBackwardFilter": "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_"}
@@ -116,6 +132,11 @@ def _of_dimensions(clause: Any) -> Iterator[Declared]:
             {"how": "accepted", "point": rf"{found[1]} ?{words}", "matter": what, "clause": ""}
             for what, words in said.items()
         )
+    if found := STRIDES.search(clause.text):
+        yield from (
+            {"how": "accepted", "point": rf"{found[1]}\[0\] has strides {said}", "matter": f"stride {at}", "clause": ""}
+            for at, said in enumerate(EACH_STRIDE)
+        )
     if BY_MODE.search(clause.text):
         yield {"how": "argument", "point": "mode", "kind": "shape", "matter": "mode"}
 
@@ -146,6 +167,11 @@ def _of_objects(clause: Any) -> Iterator[Declared]:
     if setters:
         own = clause.function if clause.function in functions() and "Create" not in clause.function else ""
         yield {"how": "accepted", "function": own, "matter": "demand"}
+    if found := TAKEN.search(clause.text):
+        base = {"function": "cudnnSetFusedOpsConstParamPackAttribute", "only": found.groups()[:2]}
+        yield {**base, "how": "accepted", "point": f"{found[2]} takes", "matter": "initialised", "clause": ""}
+        if found[3]:
+            yield {**base, "how": "argument", "point": "param", "kind": "shape", "matter": found[3]}
 
 
 def _of_step(clause: Any) -> Iterator[Declared]:
@@ -167,7 +193,13 @@ def _of_elements(clause: Any) -> Iterator[Declared]:
     label = HOLDS.match(clause.text)
     name = Name.__members__.get(label[1]) if label else None
     attribute = TYPES[Kind[clause.function]].attributes[name] if name else None
-    if label is None or attribute is None or attribute.read_only or attribute.unsupported:
+    if label is None or attribute is None or attribute.unsupported:
+        return
+    if attribute.read_only:
+        yield {
+            "how": "accepted", "function": "cudnnBackendGetAttribute", "point": CANNOT_HOLD["other type"],
+            "only": (clause.function, label[1]), "matter": "other type", "clause": "",
+        }  # fmt: skip
         return
     for what, said in CANNOT_HOLD.items():
         if what != "other kind" or OPAQUE[0] in clause.text:
@@ -205,9 +237,9 @@ def of_row(clause: Any, algorithms: tuple[str, ...]) -> Iterator[Declared]:
 
 def _in_each(algorithm: str, what: str, rank: int) -> Iterator[Declared]:
     """Yield a break for each dimension in which alone a limit of an algorithm is exceeded."""
+    begin, beyond, within = EACH[what]
     for at in range(rank):
-        values = ", ".join("[2-9]" if i == at else "1" for i in range(rank))
-        held = rf"{what.split()[0]}=\({values}"
+        held = begin + ", ".join(beyond if i == at else within for i in range(rank))
         yield {"how": "accepted", "only": (algorithm, held), "matter": f"{what} of {algorithm} in dimension {at}"}
 
 

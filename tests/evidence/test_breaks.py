@@ -426,11 +426,9 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
                 "FLOAT_CONFIG",
                 *(
                     f"{limit}{where}"
-                    for limit in ("dilation 1", "stride 1")
+                    for limit in ("dilation 1", "stride 1", "padded input", "padding")
                     for where in ("", *(f" of CUDNN_CONVOLUTION_FWD_ALGO_FFT in dimension {at}" for at in range(2)))
                 ),
-                "padded input",
-                "padding",
             ),
         ),
         ("cudnnOpTensor/c03", tuple(member.name for member in ENUMERATIONS["cudnnOpTensorOp_t"])),

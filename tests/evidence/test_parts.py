@@ -42,7 +42,8 @@ LAYOUT = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
         ("cudnnBatchNormalizationForwardTraining/c10", ("bnScale", "bnBias")),  # "beta" is the paper's.
         ("cudnnGetConvolutionNdDescriptor/c01", ("arrayLength", "padA", "filterStrideA", "dilationA", "mode", "dataType")),
         ("CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR/c01", ("CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE", "CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE")),
-        ("cudnnFusedOpsConstParamLabel_t/c027", ("shape", "layout", "dtype")),
+        ("cudnnFusedOpsConstParamLabel_t/c025", ("initialised", "convolution")), ("cudnnFusedOpsConstParamLabel_t/c027", ("shape", "layout", "dtype", "initialised")),
+        ("cudnnRNNForwardInference/c10", ("stride 0", "stride 1", "stride 2")), ("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c08", ("attributeType", "elementCount", "other type")),
         ("cudnnSetTensorTransformDescriptor/c17", ("",)),  # It names what a value is not.
         ("cudnnFindRNNForwardInferenceAlgorithmEx/c24", ("dimension 1", "dimension 2", "strides")),
         ("cudnnFusedOpsVariantParamLabel_t/c120", ("NULL", "alignment")),

@@ -240,13 +240,13 @@ def test_no_enumerators(cudnn, const_pack, refuses, value):
         assert getattr(cudnn, GET)(pack, label).param == 0
 
 
-@shows(INCORRECT_PARAMETER)
+@shows(INCORRECT_PARAMETER, *clauses_of(CONST_LABELS, r"takes an initialised \w+Descriptor_t"))
 def test_descriptors_that_were_not_set(cudnn, const_pack, refuses):
-    pack, fresh = (
-        const_pack(cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD),
-        cudnn.cudnnCreateTensorDescriptor(),
-    )
-    refuses(BAD_PARAM, INCORRECT_PARAMETER, getattr(cudnn, SET), pack, Const.CUDNN_PARAM_XDESC, fresh)
+    fresh = {kind: getattr(cudnn, f"cudnnCreate{kind.removeprefix('cudnn').removesuffix('_t')}")() for kind in GETTERS}
+    for ops in cudnnFusedOps_t:
+        pack = const_pack(ops)
+        for label in (label for label in CONST[ops] if const_type(label) in fresh):
+            refuses(BAD_PARAM, INCORRECT_PARAMETER, getattr(cudnn, SET), pack, label, fresh[const_type(label)])
 
 
 @shows(INCORRECT_PARAMETER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
@@ -16,7 +17,7 @@ from dualdnn.api.operations import graph as parts
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64
-from dualdnn.conformance.calls.plans import CONFIG, ENGINE, GRAPH, HEURISTICS, PLAN, chosen, numbered
+from dualdnn.conformance.calls.plans import CONFIG, ENGINE, GRAPH, HEURISTICS, PLAN, chosen, numbered, ranked
 from dualdnn.conformance.marks import shows
 
 from .graph import NAN, Mode, convolution, executed, pointwise, tensor
@@ -329,7 +330,31 @@ def test_knobs(cudnn, handle, plans, unfinished, graph):
     assert bool(found) == (handle.backend.name != "reference")
 
 
-@shows("CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR/c01 c03-c05 c07 c09 c11", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c11", "cudnnBackendFinalize/c06")  # fmt: skip
+@shows("cudnnBackendGetAttribute/c07", *of("ENGINE", "c08", "c10", "c12"), *of("ENGINECFG", "c08"), *of("ENGINEHEUR", "c07"),
+       *of("EXECUTION_PLAN", "c12"), *of("KNOB_INFO", "c05", "c07", "c09", "c11"), *of("LAYOUT_INFO", "c02", "c04"),
+       *of("OPERATIONGRAPH", "c07"))  # fmt: skip
+def test_types_of_what_is_read(cudnn, handle, plans, refuses, monkeypatch):
+    """An attribute that users cannot set has one type."""
+    monkeypatch.setattr(handle.backend, "graph_solvers", lambda graph: ("one", "other"))
+    graph = plans.graph(*GRAPHS["forward"])
+    engine, config = plans.engine(graph, 1), plans.config(plans.engine(graph, 0))
+    knob, layout = (
+        cudnn.cudnnBackendGetAttribute(engine, Name[f"CUDNN_ATTR_ENGINE_{ending}"], DESCRIPTOR, 1).arrayOfElements[0]
+        for ending in ("KNOB_INFO", "LAYOUT_INFO")
+    )
+    heuristics, plan = plans.finalized(HEURISTICS, ranked(graph)), plans.finalized(PLAN, plans.of_config(config))
+    for made, type_, *endings in (
+        (graph, INT64, "OPERATIONGRAPH_ENGINE_GLOBAL_COUNT"), (plan, INT64, "EXECUTION_PLAN_WORKSPACE_SIZE"),
+        (engine, DESCRIPTOR, "ENGINE_KNOB_INFO", "ENGINE_LAYOUT_INFO"), (engine, Type.CUDNN_TYPE_NUMERICAL_NOTE, "ENGINE_NUMERICAL_NOTE"),
+        (config, DESCRIPTOR, "ENGINECFG_INTERMEDIATE_INFO"), (heuristics, DESCRIPTOR, "ENGINEHEUR_RESULTS"),
+        (knob, Type.CUDNN_TYPE_KNOB_TYPE, "KNOB_INFO_TYPE"), (layout, Type.CUDNN_TYPE_LAYOUT_TYPE, "LAYOUT_INFO_TYPES"),
+        (knob, INT64, *(f"KNOB_INFO_{ending}" for ending in ("MINIMUM_VALUE", "MAXIMUM_VALUE", "STRIDE"))), (layout, INT64, "LAYOUT_INFO_TENSOR_UID"),
+    ):  # fmt: skip
+        for name, other in product((Name[f"CUDNN_ATTR_{ending}"] for ending in endings), set(Type) - {type_}):
+            refuses(BAD_PARAM, "cudnnBackendGetAttribute/c07", cudnn.cudnnBackendGetAttribute, made, name, other, 1)
+
+
+@shows("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c08", "CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR/c01 c03-c05 c07 c09 c11", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c11", "cudnnBackendFinalize/c06")  # fmt: skip
 @pytest.mark.parametrize("solvers", [0, 1, 2, 7])
 def test_the_knob_has_a_value_for_each_solver(cudnn, handle, plans, unfinished, monkeypatch, solvers):
     """A knob exists where a backend has several solvers; its additional value leaves the choice to the engine."""

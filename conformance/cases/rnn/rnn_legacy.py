@@ -203,7 +203,7 @@ def test_wrong_descriptors(cudnn, prepared, name):
         for parameter in states:
             size, count = n.projected if "h" in parameter[:2] else n.hidden, n.pseudo_layers
             call.refused(BAD_PARAM, invalid, **{parameter: None})
-            packed = [(count - 1, 3, size), (count, 2, size), (count, 3, size + 1)]
+            packed = [(count - 1, 3, size), (count + 1, 3, size), (count, 2, size), (count, 3, size + 1)]
             gaps = TensorSpec(FLOAT, (count, 3, size), (3 * size + 1, size, 1))
             for spec in (
                 *(TensorSpec.packed(FLOAT, dims) for dims in packed), gaps, TensorSpec.packed(DOUBLE, gaps.dims),
@@ -310,10 +310,11 @@ def test_wrong_steps(subject, prepared, name):
         def one(batch, width=size, kind=FLOAT):
             return TensorSpec.packed(kind, (batch, width, 1))
 
-        gaps = TensorSpec(FLOAT, (3, size, 1), (size + 1, 1, 1))
+        strides = ((size + 1, 1, 1), (size, 2, 1), (size, 1, 2))
         for wrong in (
             steps(one(3), one(1), one(2)), steps(one(3), one(2), one(1, size + 1)), steps(*(one(b, size + 1) for b in (3, 2, 1))),
-            steps(one(3), one(3), one(1)), steps(gaps, gaps, gaps), steps(*(TensorSpec.packed(FLOAT, (b, 1, size)) for b in (3, 2, 1))),
+            steps(one(3), one(3), one(1)), steps(*(TensorSpec.packed(FLOAT, (b, 1, size)) for b in (3, 2, 1))),
+            *(steps(*(TensorSpec(FLOAT, (b, size, 1), other) for b in (3, 2, 1))) for other in strides),
             steps(one(3), one(2), one(1, kind=HALF)), steps(*(TensorSpec.packed(FLOAT, (b, size, 1, 1)) for b in (3, 2, 1))),
         ):  # fmt: skip
             call.refused(BAD_PARAM, shape, **{parameter: wrong})

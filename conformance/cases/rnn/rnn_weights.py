@@ -273,6 +273,7 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
     cudnn.cudnnSetRNNPaddingMode(fresh, rnn.PADDED)
     falls = [one, one, step(cudnn, 1)]
     assert 0 < size_of(handle, fresh, 3, falls) <= size_of(handle, fresh, 30, [one] * 30)
+    assert size_of(handle, fresh, 1, [step(cudnn, 1)]) < size_of(handle, fresh, 1, [step(cudnn, 2)])
     refuses(BAD_PARAM, falling, size_of, handle, fresh, 3, falls[::-1])
     refuses(BAD_PARAM, network, size_of, handle, None, 3, falls)
     refuses(BAD_PARAM, steps, size_of, handle, fresh, 2, [one, cudnn.cudnnCreateTensorDescriptor()])
