@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dualdnn.accelerated import reproducible, solver
+from dualdnn.accelerated.rnn.problem import RNNProblem
 from dualdnn.accelerated.runtime.choices import key_of
 from dualdnn.accelerated.solver import SOLVER_FAMILIES, Problem, Solver, SolverFamily, summation_order
 from dualdnn.api import cudnn
@@ -26,13 +27,16 @@ from dualdnn.api.operations.backend import LEVELS
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance.bits.graphs import GRAPHS_AND_FUSED, with_images
+from dualdnn.conformance.bits.operations import TRAINED
 from dualdnn.conformance.calls.graph import DESCRIPTOR, INT64, Builder, proposed
+from dualdnn.conformance.domains.rnn import forward
 
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 FMA = cudnnMathType_t.CUDNN_FMA_MATH
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 DIRECT = Forward.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT  # No backend has this algorithm.
 DESCRIBED = ConvolutionSpec(CORRELATION, FLOAT, (1, 1), (1, 1), (1, 1), 1, FMA, cudnnReorderType_t(0))
+UNPACKED = cudnn.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
 GPU_MULTIPROCESSORS = 132
 
 
@@ -200,6 +204,23 @@ def test_every_size_of_a_batch_is_served(as_on_a_gpu, images):
     w, algo = FilterSpec(HALF, NHWC, (1, 32, 3, 2)), Backward.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
     operation = ConvolutionBackwardData(described, algo, 0, 1.0, 0.0, w, dy, dx)
     assert handle("batch").backend.solvers(operation)
+
+
+def orders_of_batches(name):
+    """Return the orders of a recurrent network for batches that at level run are divided in different ways."""
+    network, planned_on = TRAINED[name].network, handle("batch").backend.planned_on
+    calls = (forward(network, UNPACKED, (3,) * batch, 3, 0.0, True, ()) for batch in (1, 6, 32, 256))
+    return {summation_order(each, planned_on) for each in calls}
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("name", ["lstm-half-overlapped", "gru-tf32-overlapped"])
+def test_a_recurrent_network_has_one_order_for_every_batch(name, monkeypatch):
+    """Cases have at most six sequences, for which a network that chose by its own batch would choose alike."""
+    assert len(orders_of_batches(name)) == 1
+    monkeypatch.setattr(RNNProblem, "canonical", property(lambda problem: problem))
+    monkeypatch.setattr(RNNProblem, "representatives", property(lambda problem: [problem]))
+    assert len(orders_of_batches(name)) > 1
 
 
 def test_an_order_that_no_solver_reaches_is_refused(as_on_a_gpu, monkeypatch):
