@@ -266,7 +266,7 @@ def passed(
     if operation.dz is not None:
         assert reserve is not None
         count, channels, *spatial = operation.x.dims
-        return np.moveaxis(reserve.reshape(count, *spatial, channels), -1, 1)
+        return np.moveaxis(reserve[: x.size].reshape(count, *spatial, channels), -1, 1)
     factor = scale * s.inverse
     return certainly_positive(operation, factor * (x - s.mean) + bias, affine_error(x, s, factor, bias))
 
