@@ -185,23 +185,22 @@ def of_batches(caller: Caller, operation: Any) -> list[str]:
     for first, images in BATCHES:
         batch = with_images(operation, images, first)
         memory = {
-            name: _images(owners[name], name, content, slice(first, first + images)) for name, content in every.items()
+            name: _images(owners[name], name, content, _axis(owners[name], name), slice(first, first + images))
+            for name, content in every.items()
         }
         for name, found in results(caller, batch, memory).items():
-            if name in batch.raw or _axis(batch, name) is None:
+            axis = _axis(whole, name)  # A batch of one sequence cannot tell its dimension of sequences.
+            if axis is None:
                 continue
             for i in range(images):
-                image = _images(batch, name, found, slice(i, i + 1)).tobytes()
+                image = _images(batch, name, found, axis, slice(i, i + 1)).tobytes()
                 if seen.setdefault((name, first + i), image) != image:
                     wrong.append(f"{name} of image {first + i} in a batch of {images} from image {first} on")
     return wrong
 
 
-def _images(operation: Any, name: str, content: Array, chosen: slice) -> Array:
-    """Return some images of an operand, or the whole operand if it has no dimension of images."""
-    if name in operation.raw:
-        return content
-    axis = _axis(operation, name)
+def _images(operation: Any, name: str, content: Array, axis: int | None, chosen: slice) -> Array:
+    """Return some images of an operand along a dimension, or the whole operand without one."""
     if axis is None:
         return content
     dims = operation.tensor(name).dims
@@ -209,7 +208,9 @@ def _images(operation: Any, name: str, content: Array, chosen: slice) -> Array:
 
 
 def _axis(operation: Any, name: str) -> int | None:
-    """Return the dimension of images of an operand, or None where it is not divided by images."""
+    """Return the dimension of images of an operand of several images, or None where it is not divided by images."""
+    if name in operation.raw:
+        return None
     one, two = (with_images(operation, images).tensor(name).dims for images in (1, 2))
     return next((d for d, (of_one, of_two) in enumerate(zip(one, two, strict=True)) if of_one != of_two), None)
 
