@@ -40,11 +40,11 @@ def lacking(report: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_a_gpu_and_the_emulated_device_have_published_reports():
-    assert {"h100", "emulated"} <= {path.parent.name for path in PUBLISHED}
+    assert {"h200", "emulated"} <= {path.parent.name for path in PUBLISHED}
 
 
 def test_the_report_of_a_gpu_compares_both_libraries_and_names_its_tree():
-    report = json.loads(gzip.decompress((REPORTS / "h100" / "compliance.json.gz").read_bytes()))
+    report = json.loads(gzip.decompress((REPORTS / "h200" / "compliance.json.gz").read_bytes()))
     assert any(name.startswith("accelerated") for name in report["subjects"])
     assert any(not name.startswith(OURS) for name in report["subjects"])
     assert re.fullmatch("[0-9a-f]{8,40}", report["environment"]["commit"]) and report["environment"]["date"]
