@@ -946,7 +946,7 @@ def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | No
     """Choose which messages are logged, and where.
 
     mask: the bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are ignored.
-    udata: is passed to the callback unchanged.
+    udata: passed to the callback unchanged.
     fptr: a function (severity, udata, dbg: cudnnDebug_t, msg). None selects the built-in callback, which writes to the
     destination in CUDNN_LOGDEST_DBG. In msg every line ends with NUL, and the message with two.
     Source: 3.2.79.
@@ -3050,9 +3050,9 @@ def cudnnMultiHeadAttnForward(
     devSeqLengthsQO, devSeqLengthsKV: sequence lengths as int32 in device memory, by batch, then beam.
     residuals: described by qDesc, or NULL. weights may be NULL if attnDesc has none.
     In inference reserveSpaceSizeInBytes is 0 and reserveSpace NULL; training needs both. Outputs of padding are zeros.
-    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13),
-    lengths that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a
-    reserve space (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula:
+    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), too few windows (c13),
+    lengths that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), a
+    reserve space without its size or the reverse (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula:
     7.2.43.
     """
 
@@ -3421,8 +3421,8 @@ def cudnnCTCLoss_v8(
     """Do the same as cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host
     does not read.
 
-    A sequence has no alignment if it has more than maxLabelLength labels, a label that is not a class, or an input
-    length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
+    A sequence has no alignment if it has more than maxLabelLength labels, or a label that is not a class. The same
+    holds for an input length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
     labels, each length is clamped to 0 to maxLabelLength.
     Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too
     small (c18), a maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21).
@@ -3649,7 +3649,7 @@ def cudnnMultiHeadAttnBackwardData(
     reserveSpace. It leaves data in reserveSpace for cudnnMultiHeadAttnBackwardWeights.
     dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values and dvalues. Gradients of padding are
     zeros. Gradients of keys and values that several beams share are summed.
-    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23);
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, too few windows (c23);
     NOT_SUPPORTED for biases (c27). Source: 8.2.15; formula: 7.2.43.
     """
 
@@ -3944,7 +3944,7 @@ def cudnnSetCTCLossDescriptorEx(
 ) -> None:
     """Describe a CTC loss.
 
-    normMode: says whether probs holds normalized probabilities (NONE) or activations (SOFTMAX). gradMode: says whether
+    normMode: whether probs holds normalized probabilities (NONE) or activations (SOFTMAX). gradMode: whether
     the gradients of a sequence without an alignment are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes (c07). Source: 8.2.26.
     """

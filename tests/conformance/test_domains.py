@@ -61,7 +61,8 @@ def kinds_of_operations(kind: type[Operation] = Operation) -> set[type[Operation
 
 
 def test_every_operation_has_a_domain():
-    assert kinds_of_operations() == {kind for domain in DOMAINS.values() for kind in domain.operations}
+    ours = {kind for kind in kinds_of_operations() if kind.__module__.startswith("dualdnn.")}  # Tests have others.
+    assert ours == {kind for domain in DOMAINS.values() for kind in domain.operations}
 
 
 @pytest.mark.long  # make fuzz also judges drawn operations, on both backends

@@ -40,7 +40,7 @@ class GenericForward(PoolingSolver):
         """Return how many threads share the rows and the columns of a window, where bands pool it."""
         found = self._configured(problem)
         if found is None or not found.entry.endswith("bands"):
-            return found and super().summation_order(problem)
+            return super().summation_order(problem) if found else None
         return Order("fma", (self.name, found.arguments.slices.divisor, found.arguments.lane_bits))
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
