@@ -30,7 +30,7 @@ NOTICED_BY = {
     "one entry too few in arrays": ("tensor_descriptors.py", ""),
     "entries in reverse": ("tensor_descriptors.py", ""),
     "NULL device pointer as address 0": ("tensor_arithmetic.py", "null"),
-    "sizes of 31 bits": ("reduce_tensor.py", "no_int_holds"),
+    "sizes of 31 bits": ("reduce_tensor.py", "exceeds_31_bits"),
     "sizes of 31 bits as results": ("filter_descriptors.py", ""),
     "two fold factors too many read": ("transform.py", "descriptor or fold"),
     "NULL outputs not refused": ("tensor_descriptors.py", ""),
