@@ -45,6 +45,7 @@ EVERYWHERE = 1 << 62  # end of the scope of what a header declares
 # These are what a header tells the files that include it, and a file the bodies of its macros.
 SHARED: dict[str, type[dict[Any, Any] | set[Any]]] = {
     "macros": set,  # They stand for numbers.
+    "calculating": set,  # macros that choose among their arguments
     "comparing": dict,  # macro that compares with numbers -> how it takes an argument: "bool" if the numbers are 0
     "passing": dict,
     "constants": dict,
@@ -100,6 +101,7 @@ class Declared(Expressions):
         self.variables = {name: around for name, all_ in listed if (around := [v for v in all_ if v[1] == EVERYWHERE])}
         self.comparing |= dict(_comparing(text))
         self.passing |= passing_macros(text)
+        self.calculating |= {macro[1] for macro in _MACRO_OF_ARGUMENTS.finditer(text) if b"?" in macro[2]}
         self.constants |= dict(_enumerators(text))
         for macro in _MACRO_OF_NAME.finditer(text):
             self.aliases[macro[1].decode()] = bare(macro[2].decode())

@@ -51,6 +51,7 @@ class Expressions:
 
     kinds: frozenset[str]
     macros: set[bytes]
+    calculating: set[bytes]
     passing: dict[bytes, tuple[str, int]]  # macro -> (type of its cast, or "", index of the argument it gives)
     constants: dict[str, str]  # macro -> type of its enumerator
     records: dict[str, dict[bytes, tuple[str, int]]]
@@ -324,6 +325,10 @@ class Expressions:
         name = (self.callee(node) or b"") if node.type == "call_expression" else node.text
         if name in self.macros or (node.type == "call_expression" and _INTEGER_RESULTS.fullmatch(name)):
             return True
+        if node.type == "call_expression" and name in self.calculating:  # It may be any of its arguments.
+            return any(
+                number(leaf) is not None for one in code(node.child_by_field_name("arguments")) for leaf in values(one)
+            )
         if node.type == "assignment_expression":
             return is_integer(self.type_of(node.child_by_field_name("left")))
         return node.type in _NUMBERS or is_integer(self.cast(node)[0]) or is_integer(self.type_of(node))

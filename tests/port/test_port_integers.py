@@ -490,6 +490,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
         ("cudnnSetActivationDescriptor(a, MODE_OF(n), CUDNN_PROPAGATE_NAN, 0)", "MODE_OF(n) is a number of cudnnActivationMode_t"),
         ("cudnnSetActivationDescriptor(a, atoi(s), CUDNN_PROPAGATE_NAN, 0)", "atoi(s) is a number of cudnnActivationMode_t"),
         ("cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, TYPE(n), 1, 2, 3, 4)", "TYPE(n) is a number of cudnnDataType_t"),
+        ("cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, LEAST(0, 1), 1, 2, 3, 4)", "LEAST(0, 1) is a number of cudnnDataType_t"),
         ("cudnnDataType_t all[] = { ALL }", "ALL is a number of cudnnDataType_t"),
         ("cudnnSetActivationDescriptor(a, 77, CUDNN_PROPAGATE_NAN, 0)", "the number 77 is not a cudnnActivationMode_t"),
         ("x = (cudnnStatus_t)8", "CUDNN_STATUS_EXECUTION_FAILED, which has no counterpart"),
@@ -501,6 +502,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
 def test_unknown_numbers_are_left_with_a_note(tmp_path, source, told):
     """The tool prints a note and exits with status 1."""
     text = "#define MODE 1\n#define MODE_OF(x) ((x) ? MODE : MODE + MODE)\n#define ALL 0, 2\n#define TYPE(h) ((h) ? CUDNN_DATA_HALF : 0)\n"
+    text += "#define LEAST(a, b) ((a) < (b) ? (a) : (b))\n"
     text += in_function(source, "int n")
     assert any(told in str(left) for left in ported(text).left)
     path = tmp_path / "client.cu"
