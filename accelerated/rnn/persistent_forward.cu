@@ -148,8 +148,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     if (STACKED && !READS_AHEAD) begin_below(item);
     if (STACKED && cells.layer > 0) product.run_begun(input_rows, pieces, a.pairs, below(cells), count, depth);
     if (STACKED && READS_AHEAD && items.has(behind)) begin_below(behind);
-    // Each product of a split gate has rows of zeros in the slot of the other, and 0 times an infinity is NaN. So sums
-    // of inputs are cleared in the recurrent slot, and stored before the recurrent product changes their own.
+    // Each product of a split gate has rows of zeros in the slot of the other, and 0 times an infinity is NaN. So the
+    // recurrent slot is cleared of sums of inputs. Their own slot is stored before the recurrent product changes it.
     const bool splits = SPLITS_GATE && cells.layer > 0;
     if (splits) {
       product.clear_rows([](int row) { return slot_of(row) == 2; });

@@ -10,6 +10,7 @@ from typing import Any
 from dualdnn.api.operations import Operation, parse
 
 from ..domains import DOMAINS, Drawn
+from ..refusals.carried import applicable
 
 FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases", "refused"}
 REQUIRED = frozenset({"family", "operations"})
@@ -63,5 +64,7 @@ def entry_of(values: Any, required: frozenset[str] = REQUIRED) -> Entry:
     if not steps or not all(isinstance(step, Operation) for step in steps):
         raise ValueError(f"operations are {values['operations']!r:.80}, expected texts of operations")
     offsets, aliases = (tuple(values.get(name, {}).items()) for name in ("offsets", "aliases"))
+    if (refused := values.get("refused", "")) and refused not in applicable(steps[0]):
+        raise ValueError(f"refused is {refused!r}: no such row of conformance/refusals changes {steps[0]}")
     drawn = Drawn(steps, values.get("inputs", "normal"), offsets, aliases, values.get("refused", ""))
     return Entry(family, drawn, values.get("seed", 0))

@@ -198,7 +198,7 @@ def test_every_solver_that_may_serve_adds_in_the_order_of_the_level(as_on_a_gpu)
 
 @pytest.mark.parametrize("images", [1, 32, 300])
 def test_every_size_of_a_batch_is_served(as_on_a_gpu, images):
-    """What a solver takes at a level depends on one image, not on the products of all."""
+    """Let one image decide what a solver takes at a level, not the products of all images."""
     described = replace(DESCRIBED, compute_type=HALF, padding=(0, 2), stride=(2, 2), dilation=(2, 3))
     dx, dy = (TensorSpec.packed(HALF, (images, *rest), NHWC) for rest in ((32, 12, 4), (1, 4, 3)))
     w, algo = FilterSpec(HALF, NHWC, (1, 32, 3, 2)), Backward.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1

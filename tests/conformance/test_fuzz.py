@@ -127,6 +127,7 @@ def test_an_operation_that_ends_or_stops_its_process_is_a_finding(monkeypatch, p
     ('{"family": "none", "operations": []}', "family is 'none'"),
     ('{"family": "pooling", "operations": ["5"]}', "expected texts of operations"),
     ('{"family": "pooling", "operations": [], "more": 1}', "family and operations"),
+    (LINE.replace("}", ', "refused": "softmax/none"}'), "refused is 'softmax/none'"),
 ])  # fmt: skip
 def test_an_invalid_entry_is_refused(text, message, capsys):
     with pytest.raises(ValueError, match=message):

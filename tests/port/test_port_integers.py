@@ -20,7 +20,7 @@ def ported(text, path="file.cu"):
 
 
 def others(file):
-    """What is left to a person, but for places that may begin as 0."""
+    """Return what is left to a person, without places that may begin as 0."""
     return [each for each in file.left if getattr(each, "kind", "") != "zero"]
 
 
