@@ -23,7 +23,7 @@ from .view import Array, Place
 # This function reads a part of the filter (K, C / groups, spatial ...) in a given type.
 ReadFilter = Callable[[Place, Any], Array]
 FLOAT64_BYTES = 8
-SMALLEST_BUFFER = 16  # elements: the smallest buffer that NumPy allows
+MIN_BUFFER = 16  # elements: the smallest buffer that NumPy allows
 MAX_IN_FLOAT32 = 2**23  # terms: half a float32 unit each adds up to at most half of their sum
 Wide = type[np.floating[Any]]
 
@@ -220,7 +220,7 @@ def ceil_divide(a: int, b: int) -> int:
 @contextmanager
 def unbuffered() -> Iterator[None]:
     """Shrink NumPy's buffer: copying short rows through it takes longer than their product."""
-    before = np.setbufsize(SMALLEST_BUFFER)
+    before = np.setbufsize(MIN_BUFFER)
     try:
         yield
     finally:

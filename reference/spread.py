@@ -31,14 +31,14 @@ VARIANCE = (
 CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
 PRODUCTS = 3  # extra additions in the root mean square, for products that are rounded before they are added
 BLEND_ROUNDINGS = 3
-FEWEST = 256  # elements that an output needs for a meaningful root mean square
+MIN_COUNT = 256  # elements that an output needs for a meaningful root mean square
 MAX_RMS, MAX_BIAS, FEW = (
     1.25,
     0.35,
     6.0,
 )  # FEW / sqrt(elements) is added to the limits for smaller outputs.
-SMALLEST_EXACT = 2.0**-100  # below this, results may be subnormal or flushed
-FEWEST_OF_FUNCTION = 100
+MIN_EXACT = 2.0**-100  # below this, results may be subnormal or flushed
+MIN_OF_FUNCTION = 100
 # roundings: largest root mean square of a function's errors, and of those within rows
 MAX_OF_FUNCTION, MAX_IN_ROWS = 2.0, 1.5
 # values of a part before and after blending, and the worst case's bound before rounding
@@ -263,7 +263,7 @@ class FunctionErrors(Errors):
         unit = PRECISION[compute_type][0]
         if blend[1] != 0 or output_type not in PRECISION or PRECISION[output_type][0] > unit:
             return  # A blended result, or one rounded to a narrower type, says little about the function.
-        counted = np.isfinite(error) & np.isfinite(bound) & (np.abs(value) > SMALLEST_EXACT)
+        counted = np.isfinite(error) & np.isfinite(bound) & (np.abs(value) > MIN_EXACT)
         relative = np.where(counted, error / (unit * abs(blend[0]) * np.where(counted, spread.size, 1)), 0)
         if spread.axes:
             share = counted / np.square(spread.weight)
@@ -275,7 +275,7 @@ class FunctionErrors(Errors):
 
     @property
     def rms(self) -> float | None:
-        return float(np.sqrt(self.squares / self.count)) if self.count >= FEWEST_OF_FUNCTION else None
+        return float(np.sqrt(self.squares / self.count)) if self.count >= MIN_OF_FUNCTION else None
 
     def suspicions(self, output: str) -> list[str]:
         if self.rms is None or self.rms <= self.most:
@@ -338,7 +338,7 @@ class SumErrors(WithinInterval):
         elif PRECISION[output_type][0] > unit:
             variance = variance + VARIANCE * np.square(half_step)
         determined = self.measure(error, half_step, allowed, bound)
-        counted = determined & (np.abs(value) > SMALLEST_EXACT) & (bound > 0) & (variance > 0)
+        counted = determined & (np.abs(value) > MIN_EXACT) & (bound > 0) & (variance > 0)
         every = counted.all()
         if not every:
             error, value, variance = error[counted], value[counted], np.broadcast_to(variance, counted.shape)[counted]
@@ -356,7 +356,7 @@ class SumErrors(WithinInterval):
 
     @property
     def rms(self) -> float | None:
-        if self.count < FEWEST or self.shares_factors:
+        if self.count < MIN_COUNT or self.shares_factors:
             return None
         return float(np.sqrt(self.squares / self.count))
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dualdnn.conformance.plugin import CASES
 
-LONGEST = "graph"
+SLOWEST = "graph"
 FIRST = (
     "softmax",
     "reduce_tensor",
@@ -40,7 +40,7 @@ MAX_CRASHES = 40
 
 def order(name: str) -> tuple[int, str]:
     """Return the rank in which a family is started."""
-    late = -1 if name == LONGEST else 2 if name.startswith(LAST) else 0 if name.startswith(FIRST) else 1
+    late = -1 if name == SLOWEST else 2 if name.startswith(LAST) else 0 if name.startswith(FIRST) else 1
     return late, name
 
 

@@ -25,7 +25,7 @@ from .implicit_gemm.pack_nhwc import Copies, Place, copied_between
 from .implicit_gemm.product import Product, ProductKernel
 from .implicit_gemm.products import kernel_of
 from .patches import Patches
-from .problem import FARTHEST, VECTOR_BYTES, Rates, rounded_up
+from .problem import MAX_OFFSET, VECTOR_BYTES, Rates, rounded_up
 
 ALIGNMENT = 256  # bytes, for the regions of the workspace
 MIN_FILTERS = 8  # filters per group of sums over patches; fewer would leave tiles mostly zeros
@@ -35,7 +35,7 @@ COPIED = 1.1e11  # elements per second of a copy without vectors
 def _patches(problem: Problem) -> Patches | None:
     """Return the patches of a problem if 32-bit offsets reach all of their copy."""
     found = Patches.of(problem.operation)
-    return found if found and found.x.span <= FARTHEST else None
+    return found if found and found.x.span <= MAX_OFFSET else None
 
 
 def _copy_seconds(patches: Patches, aligned: bool) -> float:

@@ -17,7 +17,7 @@ from ..solver import Problem, Solver
 from .implicit_gemm.product import Product, ProductKernel
 from .implicit_gemm.products import preferred_kernel
 from .problem import (
-    FARTHEST,
+    MAX_OFFSET,
     VECTOR_BYTES,
     WORD,
     Convolution,
@@ -59,7 +59,7 @@ class ConvolutionProblem(Problem):
     operation: Convolution
 
     def __init__(
-        self, operation: Convolution, device: Any, aligned: bool = True, farthest: int = FARTHEST, filter_row: int = 0
+        self, operation: Convolution, device: Any, aligned: bool = True, farthest: int = MAX_OFFSET, filter_row: int = 0
     ) -> None:
         super().__init__(operation, device, aligned)
         self.farthest, self.groups, self.filter_row = farthest, operation.convolution.group_count, filter_row

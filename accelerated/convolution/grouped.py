@@ -19,7 +19,7 @@ from ..solver import seconds_otherwise
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .problem import (
     AXES,
-    FARTHEST,
+    MAX_OFFSET,
     ConvolutionStruct,
     EpilogueStruct,
     Rates,
@@ -117,7 +117,7 @@ class GroupedProduct:
     def is_known(self) -> bool:
         """Return whether the kernel has the types, filters fit shared memory, and one launch can have all blocks."""
         known = self.x.data_type in DATA_TYPES and self.y.data_type == self.x.data_type
-        return known and self.lanes > 0 and self.blocks <= FARTHEST
+        return known and self.lanes > 0 and self.blocks <= MAX_OFFSET
 
     @cached_property
     def lane(self) -> Lane:

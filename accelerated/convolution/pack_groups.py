@@ -22,7 +22,7 @@ from .forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolve
 from .grouped import grouped_product
 from .implicit_gemm.product import Product
 from .implicit_gemm.tma import TMA, TmaKernel
-from .problem import FARTHEST, Convolution, Rates, blend, operand_names, rounded_up
+from .problem import MAX_OFFSET, Convolution, Rates, blend, operand_names, rounded_up
 
 NOTE_BYTES = 4  # bytes per block
 NOTED = 512  # blocks of a product, at most: one per multiprocessor, and the later ones of short products
@@ -110,7 +110,7 @@ class PackGroups(ConvolutionSolver):
         if not known or o.x.data_type != o.y.data_type or not problem.in_one_launch or problem.filter_row:
             return False
         packed = Packed.of(problem)
-        if prod(packed.x.dims) > FARTHEST or not grouped_product(problem).is_known:
+        if prod(packed.x.dims) > MAX_OFFSET or not grouped_product(problem).is_known:
             return False
         return packed.product(problem) is not None
 

@@ -28,8 +28,8 @@ from .problem import VECTOR_BYTES, channels_last, in_channels
 
 P = TypeVar("P")
 TRANSFORMS = ("FFT", "WINOGRAD")  # algorithms of certain windows, which must stay these windows
-LONGEST_STEP = 8  # pixels, maximum stride of TMA between windows
-LONGEST_SPLIT = 17  # rows of a patch, up to which TMA reads them as the depth of a volume
+MAX_STEP = 8  # pixels, maximum stride of TMA between windows
+MAX_SPLIT = 17  # rows of a patch, up to which TMA reads them as the depth of a volume
 WIDER = {8: DOUBLE, 4: FLOAT}  # bytes -> a type of that size, to copy several elements as one
 
 
@@ -119,7 +119,7 @@ def _with_rows_apart(o: Any) -> Any:
     if names.image == "dx" or c.rank != 2 or not channels_last(x) or not _are_patches(c, w, 0):
         return None
     rows = w.dims[2]
-    if not LONGEST_STEP < rows <= LONGEST_SPLIT or c.stride[1] > LONGEST_STEP or w.tensor.vector_length > 1:
+    if not MAX_STEP < rows <= MAX_SPLIT or c.stride[1] > MAX_STEP or w.tensor.vector_length > 1:
         return None
 
     def deep(values: tuple[int, ...], depth: int, height: int) -> tuple[int, ...]:

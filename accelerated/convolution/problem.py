@@ -30,7 +30,7 @@ WORD = 4  # 8-bit channels that are multiplied at once
 VECTOR_BYTES = 16
 LANE_TERMS = 4  # minimum terms per lane; fewer are not worth more lanes
 MAX_LANES = 32  # lanes per element
-FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first of its launch
+MAX_OFFSET = 2**31 - 1  # elements of x to which a kernel counts, from the first of its launch
 
 
 class Rates:
@@ -301,10 +301,10 @@ def product_fields(
 def lanes_of(terms: int, elements: int = 0) -> int:
     """Return the lanes of a warp, a power of two, that share the terms of one element.
 
-    All ``elements`` have at most FARTHEST lanes together.
+    All ``elements`` have at most MAX_OFFSET lanes together.
     """
     lanes = 1
-    while lanes < MAX_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
+    while lanes < MAX_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= MAX_OFFSET:
         lanes *= 2
     return lanes
 
@@ -327,7 +327,7 @@ def rounded_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Iterator[tuple[ConvolutionStruct, int]]:
+def images_in_reach(value: ConvolutionStruct, farthest: int = MAX_OFFSET) -> Iterator[tuple[ConvolutionStruct, int]]:
     """Yield slices of several images within which 32-bit offsets reach every element of x, and the elements of x before
     each.
 

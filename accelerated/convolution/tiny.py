@@ -11,7 +11,7 @@ from ..plans import Launch, fields_of, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
 from ..reproducible import Order
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
-from .problem import FARTHEST, Rates, lanes_of, operand_names, operation_product
+from .problem import MAX_OFFSET, Rates, lanes_of, operand_names, operation_product
 
 SOURCE = "convolution/tiny.cu"
 THREADS = 128
@@ -30,7 +30,7 @@ class Tiny(ConvolutionSolver):
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         o = problem.operation
         threads = prod(o.y.dims) * lanes_of(o.terms)
-        return o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16) and threads <= FARTHEST and problem.in_one_launch
+        return o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16) and threads <= MAX_OFFSET and problem.in_one_launch
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         return self.serves(problem) and self._products(problem) <= RESIDENT * problem.device.multiprocessors

@@ -11,7 +11,7 @@
 // word.
 #include "primitives/types.cuh"
 
-constexpr int STATES = 2 * LONGEST + 1, WARPS = (STATES + 31) / 32, AHEAD = 4;
+constexpr int STATES = 2 * MAX_LABEL + 1, WARPS = (STATES + 31) / 32, AHEAD = 4;
 constexpr int LINK = 0xffff,
               // `links` hold the next equal label. LATER marks a label that is not the first of its equals.
     LATER = 0x10000;
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
   griddepcontrol_wait();
   // prefixes of alignments, by their last state; the entries before the first state are empty
   __shared__ float reached[2][STATES + 2];
-  __shared__ int labels[LONGEST];
+  __shared__ int labels[MAX_LABEL];
   __shared__ int of_warps[WARPS];
   const int n = blockIdx.x, s = threadIdx.x;
   const bool backward = blockIdx.y == 1;

@@ -8,7 +8,7 @@ from ctypes import c_int, c_longlong
 from functools import cached_property
 
 from dualdnn.api.operations import CTCLoss, CTCLoss_v8
-from dualdnn.api.operations.ctc import LONGEST_LABEL
+from dualdnn.api.operations.ctc import MAX_LABEL
 from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import WORKSPACE_ALIGNMENT, Launch, Plan, Upload, WorkspacePlan, pointers, structure, type_definitions
@@ -115,7 +115,7 @@ class LossSolver(Solver[CTCProblem]):
             ("max_labels", c_int(o.max_labels)), ("states", c_int(problem.states)),
             ("normalizes", c_int(o.normalizes)), ("keeps", c_int(o.keeps)), ("wants_gradients", c_int(gradients)),
         )  # fmt: skip
-        definitions = type_definitions(FLOAT, o, LONGEST=str(LONGEST_LABEL))
+        definitions = type_definitions(FLOAT, o, MAX_LABEL=str(MAX_LABEL))
 
         def launch(kernel: str, grid: tuple[int, int, int], threads: int) -> Launch:
             function = problem.device.function(SOURCE, f"ctc_loss_{kernel}", definitions)

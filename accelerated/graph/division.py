@@ -46,7 +46,7 @@ DOCUMENTED: dict[type[Node], tuple[Any, Callable[[Problem, Any], str | None]]] =
 SUMMING = "fused_ops.convolution_statistics"  # name prefix of the solvers whose convolutions sum their results
 SCALING = "fused_ops.convolution_factors"  # name prefix of the solvers whose convolutions scale their results
 MUL = cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL
-LONGEST_EPILOGUE = 3  # nodes after a convolution that one operation computes: a residual, a bias, an activation
+MAX_EPILOGUE = 3  # nodes after a convolution that one operation computes: a residual, a bias, an activation
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[
             with_sums = reader and Documented.with_statistics(problem, convolution, reader)
             if with_sums:
                 return with_sums, with_sums.nodes
-            for length in range(min(len(nodes), 2 + LONGEST_EPILOGUE), 0, -1):
+            for length in range(min(len(nodes), 2 + MAX_EPILOGUE), 0, -1):
                 run = tuple(nodes[:length])
                 documented = Documented.of(problem, run) or (Documented.scaled(problem, run) if length > 2 else None)
                 if documented is not None:

@@ -22,7 +22,7 @@ from ..primitives.geometry import VECTOR_BYTES, Grid, geometry
 from ..reproducible import Order, order_of_batch
 from ..solver import Problem, Solver
 
-FEWEST_LANES = 16  # threads along statistics, lower bound: they read a sector of 32 bytes
+MIN_LANES = 16  # threads along statistics, lower bound: they read a sector of 32 bytes
 WARP = 32  # threads
 MAX_LANES = WARP  # threads along statistics
 CLUSTER = 8  # blocks per cluster
@@ -191,7 +191,7 @@ class BatchProblem(Problem):
         if fastest in self.kept:
             lanes = min(power_of_two(statistics), MAX_LANES)
             blocks = CLUSTER if has_clusters(self.device) else 1
-            while lanes > FEWEST_LANES and -(-statistics // lanes) * blocks < self.device.multiprocessors:
+            while lanes > MIN_LANES and -(-statistics // lanes) * blocks < self.device.multiprocessors:
                 lanes //= 2
         # A block has full warps, so that its kept elements fill a multiple of 16 bytes before other numbers.
         rows = min(threads // lanes, max(power_of_two(positions), WARP // lanes))

@@ -20,7 +20,7 @@ THREADS = 256  # threads per block
 MORE_THREADS = 512  # threads per block that has many vectors or all of an SM's shared memory
 CLUSTERS = (1, 2, 4, 8)  # blocks per cluster
 BUSY_SHARE = 0.9  # share of SMs with a block from which clusters cost more than they gain
-FEWEST_VECTORS = 2  # vectors per thread
+MIN_VECTORS = 2  # vectors per thread
 LONG_VECTORS = 12  # vectors per thread from which blocks get MORE_THREADS
 RESERVED_BYTES = 2048  # shared memory reserved per block
 MOMENTS = 3  # numbers per partial result
@@ -143,7 +143,7 @@ class BatchNchwSolver(BatchVectorsSolver):
         cluster = 1
         for cluster in CLUSTERS if has_clusters(problem.device) else (1,):
             busy = channels * cluster >= BUSY_SHARE * problem.device.multiprocessors
-            few = vectors < 2 * cluster * THREADS * FEWEST_VECTORS
+            few = vectors < 2 * cluster * THREADS * MIN_VECTORS
             if -(-vectors // cluster) * of_vector <= half and (busy or few):
                 break
         fits = -(-vectors // cluster) * of_vector <= half

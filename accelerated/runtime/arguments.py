@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-DEEPEST = 4  # levels of nested structures, limits the recursion of paths()
+MAX_DEPTH = 4  # levels of nested structures, limits the recursion of paths()
 _SKIPPED = re.compile(r"^(static|using|typedef|template|friend|struct|class|union|enum|public|private)\b|\(|^$")
 _ATTRIBUTES = re.compile(r"\balignas\([^()]*(?:\([^()]*\)[^()]*)*\)|__align__\([^()]*\)|\[\[[^\]]*\]\]")
 _DECLARATOR = re.compile(r"(\w+)\s*((?:\[[^\]]*\])*)\s*(?:=.*)?$")
@@ -101,7 +101,7 @@ def paths(source: str, name: str, depth: int = 0) -> list[str]:
     """
     found = []
     for kind, member, array in members(source, name):
-        inner = paths(source, kind, depth + 1) if kind and depth < DEEPEST else []
+        inner = paths(source, kind, depth + 1) if kind and depth < MAX_DEPTH else []
         element = f"{member}[0]" if array else member
         if not inner or array:
             found.append(member)

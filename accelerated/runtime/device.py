@@ -24,8 +24,8 @@ from .memory import DeviceMemory, Stream
 from .scratch import Scratch
 from .tensor_map import TensorMap
 
-MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
-MAXIMUM_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
 
 Dimensions = tuple[int, ...]
 
@@ -141,7 +141,7 @@ class Function(ABC):
                 f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {argument_bytes}"
             )
         grid, block, shared_bytes, _ = shape
-        for name, sizes, limits in (("grid", grid, MAXIMUM_GRID), ("block", block, MAXIMUM_BLOCK)):
+        for name, sizes, limits in (("grid", grid, MAX_GRID), ("block", block, MAX_BLOCK)):
             if not 1 <= len(sizes) <= 3:
                 raise ValueError(f"{name}={sizes} of {self.name}: expected 1 to 3 sizes")
             for size, limit in zip(sizes, limits, strict=False):

@@ -30,7 +30,7 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
   put_packed<WIDE>(target->item, values);
 }
 
-constexpr int SMALLEST_COPY = 4;  // bytes
+constexpr int MIN_COPY = 4;  // bytes
 
 #ifndef EVICT_FIRST
 #define EVICT_FIRST 0  // 1 where the data exceed L2 (EVICTED_BYTES): reads are evicted first, so that results stay
@@ -38,7 +38,7 @@ constexpr int SMALLEST_COPY = 4;  // bytes
 
 // Copies to shared memory, asynchronously if cp.async supports the size.
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
-  if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
+  if constexpr (sizeof(T) < MIN_COPY) *to = *from;
   else if constexpr (sizeof(T) == 16 && EVICT_FIRST) cp_async_evict_first(to, from);
   else cp_async<sizeof(T)>(to, from, true);
 }

@@ -27,7 +27,7 @@ MAX_ROW_VECTORS = (4, 2)  # vectors per lane where a warp has a row, for one and
 STRIDED_VECTORS = 8  # vectors per thread for many strided rows
 MIN_VECTORS = 2  # minimum vectors per thread that has a full strided row
 ELEMENTS = (16, 12, 10, 8)  # elements per thread, for longer rows without vectors
-LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements per strided row; the key: below 4 bytes per element
+MAX_ROW_ELEMENTS = {False: 128, True: 256}  # elements per strided row; the key: below 4 bytes per element
 BLOCK_THREADS = 128  # threads per block
 MAX_BLOCK_THREADS = 256  # threads per block, upper bound
 RESIDENT_THREADS = 1024  # resident threads per SM
@@ -36,7 +36,7 @@ FEW_STRIDED = 0.25  # ratio of threads, for strided rows
 FEW_ROWS = 1  # ratio of threads, for rows
 MANY_ROWS = 3  # ratio of threads, for rows
 LARGE_BLOCKS = 8  # blocks of BLOCK_THREADS per SM from which resident blocks of twice the size are faster
-LARGEST_ELEMENT = 4  # bytes per single element
+MAX_ELEMENT_BYTES = 4  # bytes per single element
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any, man
         return None
     if length <= SHORT_ROW:
         return Division(True, BLOCK_THREADS, max(length, MIN_VECTORS), BLOCK_THREADS, ceiling(rows, BLOCK_THREADS), 0)
-    if scalar_bytes > LARGEST_ELEMENT or length > LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
+    if scalar_bytes > MAX_ELEMENT_BYTES or length > MAX_ROW_ELEMENTS[scalar_bytes < MAX_ELEMENT_BYTES]:
         return None
 
     def shares(vectors: int) -> int:

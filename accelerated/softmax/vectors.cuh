@@ -189,7 +189,7 @@ template <class Rule, bool STRIDED> struct ScalarRow {
 
   __device__ __forceinline__ void load_async(unsigned first, unsigned size, Access* address, unsigned pitch) const {
     // Elements that copy() cannot move go through registers, some at a time.
-    constexpr bool COPIES = sizeof(ELEMENT) >= SMALLEST_COPY;
+    constexpr bool COPIES = sizeof(ELEMENT) >= MIN_COPY;
     constexpr int BATCH = COPIES ? 1 : HELD / INPUTS;
 #pragma unroll 1
     for (int batch = 0; batch < HELD && first < vectors;

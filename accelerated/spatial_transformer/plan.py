@@ -42,7 +42,7 @@ MAX_BINS = 512  # bins per image
 SORTED_PIXELS = 512  # output pixels per image above which samples are sorted
 ENTRY_BYTES = 2  # bytes per entry of a list
 GRID_IMAGES = (8, 4, 2, 1)  # images per thread that reuse its coordinates
-FEWEST_LANES = 32  # contiguous channels from which neighbouring threads take them
+MIN_LANES = 32  # contiguous channels from which neighbouring threads take them
 ROW_BLOCKS = 2  # blocks per SM if threads take vectors of channels
 SINGLE_BLOCKS = 4  # blocks per SM if threads take single channels
 MAX_IMAGES = 65536  # CUDA's limit on the second dimension of a grid, exclusive
@@ -269,7 +269,7 @@ class SamplerSolver(Solver[TransformerProblem]):
         """Return the channels per vector in the gradient of x, or 0 where channels are not contiguous."""
         o = problem.operation
         tensors = (o.dx, o.dy)
-        if problem.channels < FEWEST_LANES or any(t.strides[1] != 1 for t in tensors):
+        if problem.channels < MIN_LANES or any(t.strides[1] != 1 for t in tensors):
             return 0
         width = VECTOR_BYTES // o.dx.scalar_bytes if problem.aligned else 1
         strides = [t.strides[d] for t in tensors for d in (0, 2, 3) if t.dims[d] > 1]

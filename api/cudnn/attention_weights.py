@@ -9,7 +9,7 @@ from ..operations import TensorSpec
 from ..operations.attention.memory import space_bytes, weights_of
 from ..operations.specs import AttnSpec
 from ..status import BAD_PARAM, expect
-from .rnn.weights import LARGEST_SPACE, memory_of_weights, part_of
+from .rnn.weights import MAX_SPACE, memory_of_weights, part_of
 
 BUFFERS, WEIGHTS = "cudnnGetMultiHeadAttnBuffers", "cudnnGetMultiHeadAttnWeights"
 
@@ -35,7 +35,7 @@ def buffer_sizes(spec: AttnSpec, clause: str) -> tuple[int, int, int]:
     """Return the bytes of weights, work space and reserve space; raise BAD_PARAM with ``clause`` if an address space
     cannot hold them."""
     sizes = space_bytes(spec)
-    expect(max(sizes) <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} needs buffers of {sizes} bytes")
+    expect(max(sizes) <= MAX_SPACE, BAD_PARAM, clause, f"{spec} needs buffers of {sizes} bytes")
     return sizes
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..functions import computing, documented
 from ..operations import CTCLoss, CTCLoss_v8, TensorSpec
-from ..operations.ctc import BLANK, LONGEST_LABEL, MIN_WORKSPACE_BYTES
+from ..operations.ctc import BLANK, MAX_LABEL, MIN_WORKSPACE_BYTES
 from ..operations.specs import FLOAT, INT32
 from ..relations import data_type_among, same_dims, writable_layout
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
@@ -47,8 +47,8 @@ def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
                f"the input length of sequence {n} is {length}, probsDesc {probs.dims} has {times} time steps")  # fmt: skip
     for n, length in enumerate(label_lengths):
         expect(length >= 0, BAD_PARAM, INCORRECT, f"the label length of sequence {n} is {length}")
-        expect(length <= LONGEST_LABEL, BAD_PARAM, f"{name}/{clauses[1]}",
-               f"the label length of sequence {n} is {length}, at most {LONGEST_LABEL} are possible")  # fmt: skip
+        expect(length <= MAX_LABEL, BAD_PARAM, f"{name}/{clauses[1]}",
+               f"the label length of sequence {n} is {length}, at most {MAX_LABEL} are possible")  # fmt: skip
     needed = sum(label_lengths)
     expect(len(labels) >= needed, BAD_PARAM, INCORRECT, f"there are {len(labels)} labels, their lengths need {needed}")
     for i, label in enumerate(labels[:needed]):
@@ -79,8 +79,8 @@ def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
     expect(longest is not None, BAD_PARAM, setter,
            "ctcLossDesc was set by another setter than cudnnSetCTCLossDescriptor_v8, and has no maxLabelLength")  # fmt: skip
     _check_tensors(name, probs, gradients, ctc_loss, dims, types)
-    expect(longest <= LONGEST_LABEL, BAD_PARAM, label,
-           f"ctcLossDesc has maxLabelLength {longest}, at most {LONGEST_LABEL} labels are possible")  # fmt: skip
+    expect(longest <= MAX_LABEL, BAD_PARAM, label,
+           f"ctcLossDesc has maxLabelLength {longest}, at most {MAX_LABEL} labels are possible")  # fmt: skip
     sequences = probs.dims[1]
     each = TensorSpec(FLOAT, (sequences,), (1,))
     lengths = TensorSpec(INT32, (sequences,), (1,))

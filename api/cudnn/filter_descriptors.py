@@ -12,8 +12,8 @@ from ..operations.specs import FLOAT, NCHW
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import entries, vectors_fit_format
 
-LARGEST_SIZE = 2**64 - 1  # the maximum of size_t, in bytes
-LOWEST_RANK = 3  # dimensions: K, C and one spatial dimension (docs/errata.md, D115)
+MAX_SIZE = 2**64 - 1  # the maximum of size_t, in bytes
+MIN_RANK = 3  # dimensions: K, C and one spatial dimension (docs/errata.md, D115)
 
 
 @documented()
@@ -42,9 +42,7 @@ def cudnnSetFilterNdDescriptor(filterDesc, dataType, format, nbDims, filterDimA)
     Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims
     below 3; NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
     """
-    expect(
-        nbDims >= LOWEST_RANK, BAD_PARAM, INCORRECT_PARAMETER, f"nbDims is {nbDims}, it must be at least {LOWEST_RANK}"
-    )
+    expect(nbDims >= MIN_RANK, BAD_PARAM, INCORRECT_PARAMETER, f"nbDims is {nbDims}, it must be at least {MIN_RANK}")
     expect(nbDims <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15",
            f"nbDims is {nbDims}, at most {CUDNN_DIM_MAX} are supported")  # fmt: skip
     dims = entries("filterDimA", filterDimA, nbDims, "cudnnSetFilterNdDescriptor/c10")
@@ -106,8 +104,8 @@ def cudnnGetFilterSizeInBytes(filterDesc):
     spec = filterDesc.spec
     if spec is None:
         return 0
-    expect(spec.nbytes <= LARGEST_SIZE, BAD_PARAM, "cudnnGetFilterSizeInBytes/c04",
-           f"filterDesc {spec.dims} of {spec.data_type.name} needs {spec.nbytes} bytes, size holds {LARGEST_SIZE} at most")  # fmt: skip
+    expect(spec.nbytes <= MAX_SIZE, BAD_PARAM, "cudnnGetFilterSizeInBytes/c04",
+           f"filterDesc {spec.dims} of {spec.data_type.name} needs {spec.nbytes} bytes, size holds {MAX_SIZE} at most")  # fmt: skip
     return spec.nbytes
 
 

@@ -20,7 +20,7 @@ from ..relations import (
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import entries
 
-HIGHEST_RANK = CUDNN_DIM_MAX - 2
+MAX_RANK = CUDNN_DIM_MAX - 2
 # These are the listed types, and INT8 in vectors for NCHW_VECT_C, because every format is supported (docs/errata.md,
 # D092).
 FORWARD_TYPES = (FLOAT, DOUBLE, HALF, INT8, INT8x4, INT8x32)
@@ -76,8 +76,8 @@ def cudnnSetPoolingNdDescriptor(poolingDesc, mode, maxpoolingNanOpt, nbDims, win
         f"{name}/c10" if nbDims < 0 else f"{name}/c04",
         f"nbDims is {nbDims}, it must be at least 1",
     )
-    expect(nbDims <= HIGHEST_RANK, NOT_SUPPORTED, f"{name}/c09",
-           f"nbDims is {nbDims}, at most CUDNN_DIM_MAX - 2 = {HIGHEST_RANK} are supported")  # fmt: skip
+    expect(nbDims <= MAX_RANK, NOT_SUPPORTED, f"{name}/c09",
+           f"nbDims is {nbDims}, at most CUDNN_DIM_MAX - 2 = {MAX_RANK} are supported")  # fmt: skip
     window = entries("windowDimA", windowDimA, nbDims, f"{name}/c05")
     padding = entries("paddingA", paddingA, nbDims, f"{name}/c06")
     stride = entries("strideA", strideA, nbDims, f"{name}/c07")

@@ -17,7 +17,7 @@ from ..relations import same_data_type, same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 
 TYPES = (FLOAT, DOUBLE, HALF)
-LOWEST_RANK, IMAGE_RANK = 3, 4
+MIN_RANK, IMAGE_RANK = 3, 4
 
 
 @documented()
@@ -42,8 +42,8 @@ def cudnnSetSpatialTransformerNdDescriptor(stDesc, samplerType, dataType, nbDims
     """
     expect(dataType in TYPES, BAD_PARAM, "cudnnSetSpatialTransformerNdDescriptor/c08",
            f"dataType is {dataType.name}, {', '.join(kind.name for kind in TYPES)} are supported")  # fmt: skip
-    expect(LOWEST_RANK <= nbDims <= CUDNN_DIM_MAX, BAD_PARAM, INCORRECT_PARAMETER,
-           f"nbDims is {nbDims}, {LOWEST_RANK} to {CUDNN_DIM_MAX} are supported")  # fmt: skip
+    expect(MIN_RANK <= nbDims <= CUDNN_DIM_MAX, BAD_PARAM, INCORRECT_PARAMETER,
+           f"nbDims is {nbDims}, {MIN_RANK} to {CUDNN_DIM_MAX} are supported")  # fmt: skip
     expect(len(dimA) >= nbDims, BAD_PARAM, INCORRECT_PARAMETER, f"dimA has {len(dimA)} entries, nbDims is {nbDims}")
     dims = tuple(dimA[:nbDims])
     expect(min(dims) >= 1, BAD_PARAM, INCORRECT_PARAMETER, f"dimA is {dims}, sizes must be at least 1")

@@ -12,7 +12,7 @@ from ..operations.specs import FLOAT, NCHW_VECT_C, VECTORS, vector_length
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
 TWO_GIGA = 2**31  # elements, the exclusive limit of "2 Giga-elements" (docs/errata.md, D125)
-LOWEST_RANK = 3  # dimensions; the status list says 4, but the RNN sections need 3 (docs/errata.md, D128)
+MIN_RANK = 3  # dimensions; the status list says 4, but the RNN sections need 3 (docs/errata.md, D128)
 
 
 @documented(invalid={"*": "c04"})
@@ -202,8 +202,8 @@ def entries(name, values, count, clause):
 
 
 def _rank(nb_dims, clause):
-    expect(LOWEST_RANK <= nb_dims <= CUDNN_DIM_MAX, NOT_SUPPORTED, clause,
-           f"nbDims is {nb_dims}, {LOWEST_RANK} to {CUDNN_DIM_MAX} are supported")  # fmt: skip
+    expect(MIN_RANK <= nb_dims <= CUDNN_DIM_MAX, NOT_SUPPORTED, clause,
+           f"nbDims is {nb_dims}, {MIN_RANK} to {CUDNN_DIM_MAX} are supported")  # fmt: skip
 
 
 def _vector_clause(data_type):

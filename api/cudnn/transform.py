@@ -16,8 +16,8 @@ from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import TWO_GIGA, entries, packed_tensor, vectors_fit_format
 
 FORMATS = (NCHW, NHWC)
-LOWEST_RANK = 3
-HIGHEST_RANK = 6  # dimensions of a tensor that is padded or folded (docs/errata.md, D142)
+MIN_RANK = 3
+MAX_RANK = 6  # dimensions of a tensor that is padded or folded (docs/errata.md, D142)
 
 # NVIDIA's library converts these types into each other, in addition to a type into itself (docs/errata.md, D141).
 CONVERTED = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
@@ -40,8 +40,8 @@ def cudnnSetTensorTransformDescriptor(transformDesc, nbDims, destFormat, padBefo
     Errors: BAD_PARAM for NULL (c13), direction (c14), nbDims below 3 (c15), too few entries (c04, c06, c08);
     NOT_SUPPORTED for nbDims above 8 (c16) or another format (c17). Source: 3.2.95.
     """
-    expect(nbDims >= LOWEST_RANK, BAD_PARAM, "cudnnSetTensorTransformDescriptor/c15",
-           f"nbDims is {nbDims}, it must be greater than {LOWEST_RANK - 1}")  # fmt: skip
+    expect(nbDims >= MIN_RANK, BAD_PARAM, "cudnnSetTensorTransformDescriptor/c15",
+           f"nbDims is {nbDims}, it must be greater than {MIN_RANK - 1}")  # fmt: skip
     expect(nbDims <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c16",
            f"nbDims is {nbDims}, at most {CUDNN_DIM_MAX} are supported")  # fmt: skip
     expect(destFormat in FORMATS, NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17",
@@ -70,8 +70,8 @@ def cudnnGetTensorTransformDescriptor(transformDesc, nbDimsRequested):
     Entries beyond the descriptor's own dimensions are 0; a fresh descriptor returns zeros.
     Errors: BAD_PARAM for NULL (c09), nbDimsRequested below 3 (c10) or above CUDNN_DIM_MAX (c11). Source: 3.2.62.
     """
-    expect(nbDimsRequested >= LOWEST_RANK, BAD_PARAM, "cudnnGetTensorTransformDescriptor/c10",
-           f"nbDimsRequested is {nbDimsRequested}, it must be at least {LOWEST_RANK}")  # fmt: skip
+    expect(nbDimsRequested >= MIN_RANK, BAD_PARAM, "cudnnGetTensorTransformDescriptor/c10",
+           f"nbDimsRequested is {nbDimsRequested}, it must be at least {MIN_RANK}")  # fmt: skip
     expect(nbDimsRequested <= CUDNN_DIM_MAX, BAD_PARAM, "cudnnGetTensorTransformDescriptor/c11",
            f"nbDimsRequested is {nbDimsRequested}, it must be at most {CUDNN_DIM_MAX}")  # fmt: skip
     spec = transformDesc.spec or _FRESH
@@ -207,8 +207,8 @@ def _check(function, transform, alpha, source, beta, destination):
     dims = destination_dims(transform, source.dims)
     expect(dims == destination.dims, BAD_PARAM, f"{function}/c04",
            f"destDesc has dimensions {destination.dims}, transDesc {transform} makes {dims} of srcDesc {source.dims}")  # fmt: skip
-    expect(not _changes(transform) or rank <= HIGHEST_RANK, NOT_SUPPORTED, f"{function}/c15",
-           f"srcDesc has {rank} dimensions {source.dims}, padded and folded are up to {HIGHEST_RANK}")  # fmt: skip
+    expect(not _changes(transform) or rank <= MAX_RANK, NOT_SUPPORTED, f"{function}/c15",
+           f"srcDesc has {rank} dimensions {source.dims}, padded and folded are up to {MAX_RANK}")  # fmt: skip
     for name, spec in (("srcDesc", source), ("destDesc", destination)):
         expect(spec.format in FORMATS if hasattr(spec, "format") else spec.vector_length == 1, NOT_SUPPORTED, f"{function}/c15",
                f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, NCHW and NHWC are supported")  # fmt: skip

@@ -10,7 +10,7 @@ from .records import record
 from .specs import CTCLossSpec, TensorSpec
 
 BLANK = 0  # This class separates labels and is not a label.
-LONGEST_LABEL = 256  # labels per sequence, the maximum
+MAX_LABEL = 256  # labels per sequence, the maximum
 MIN_WORKSPACE_BYTES = 16  # bytes, so that every call can be given too little
 
 

@@ -17,7 +17,7 @@ from ..calls import Caller, described, sized
 from ..subjects import NotRunnable
 from .row import Convolution
 
-LARGEST_WORKSPACE = 8 << 30  # bytes; algorithms that need more are left out
+MAX_WORKSPACE = 8 << 30  # bytes; algorithms that need more are left out
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 FMA = cudnnMathType_t.CUDNN_FMA_MATH
 RANKED_BY = {
@@ -39,7 +39,7 @@ def variants(functions: Any, handle: Any, operation: Convolution) -> list[Convol
             variant = sized(Caller(functions, handle), replace(operation, algo=algorithm))
         except (CudnnError, NotRunnable):
             continue
-        if variant.workspace_bytes <= LARGEST_WORKSPACE:
+        if variant.workspace_bytes <= MAX_WORKSPACE:
             found.append(variant)
     return found
 

@@ -83,7 +83,7 @@ def both(*numbers: str) -> Any:
     )
 
 
-LARGEST = 2**31 - 1
+MAX_INT = 2**31 - 1
 
 
 @pytest.mark.ours

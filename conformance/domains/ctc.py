@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.enumerations import cudnnCTCLossAlgo_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations import CTCLoss, CTCLoss_v8, CTCLossSpec, TensorSpec
-from dualdnn.api.operations.ctc import LONGEST_LABEL
+from dualdnn.api.operations.ctc import MAX_LABEL
 from dualdnn.api.operations.specs import FLOAT, INT32
 
 from .pieces import Drawn, Source, fitted
@@ -27,7 +27,7 @@ def draw(source: Source) -> Drawn:
     kinds = ("normal", "wide", "ties") if mode == SOFTMAX else ("positive",)
     algo, nan = source.pick(tuple(cudnnCTCLossAlgo_t)), source.pick(tuple(cudnnNanPropagation_t))
     inputs = source.inputs(kinds, ("special", "infinite"))
-    longest = min(times, LONGEST_LABEL)
+    longest = min(times, MAX_LABEL)
     if source.chance(50):
         spec = CTCLossSpec(FLOAT, mode, nan, source.integer(0, longest))
         return Drawn((device(spec, algo, probs, gradients),), inputs)

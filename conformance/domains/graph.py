@@ -54,7 +54,7 @@ STORED = (*FLOATING, *FLOATING, INT8, UINT8, INT32)  # types of tensors in memor
 CLIPS = ((0.0, inf), (0.0, 6.0), (-0.5, 1.5))
 FACTORS = (1.0, 1.0, 1.0, -1.75, 0.5, 0.0)
 KINDS = ("normal", "positive", "ties")
-LARGEST_OF_SMALL = 100  # longest extent of profiles without large chains
+MAX_OF_SMALL = 100  # longest extent of profiles without large chains
 LARGE_CHAIN = 1 << 16  # elements of a result from which a chain has its own kernel
 MAX_PRODUCTS = 400_000  # products of a convolution that is computed node by node
 
@@ -188,7 +188,7 @@ def numbers_of(tensor: GraphTensor) -> Dims:
 
 def chain_dims(source: Source) -> Dims:
     """Draw the dimensions of pointwise operations: any, or large enough that a kernel is compiled for them."""
-    if source.profile.longest > LARGEST_OF_SMALL and source.chance(60):
+    if source.profile.longest > MAX_OF_SMALL and source.chance(60):
         inner = source.pick((8, 16, 32)), source.pick((8, 24, 64)), source.pick((16, 32, 64))
         return (-(-LARGE_CHAIN // prod(inner)), *inner)
     return source.dims(source.pick((2, 3, 4, 4, 5, 8)))

@@ -18,15 +18,15 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
 from .pieces import NUMBERS, Drawn, Source, need
 
 OPERATIONS = (ReduceTensor,)
-LONGEST = 256  # elements of a reduction whose indices have 8 bits
+MAX_INDEXED = 256  # elements of a reduction whose indices have 8 bits
 PRODUCTS = (cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MUL, cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS)
 
 
 def draw(source: Source) -> Drawn:
     """Draw a reduction over at least one dimension."""
     dims = source.dims(source.pick((4, 4, 5, 3, 6)))
-    if source.profile.most > LONGEST:  # Indices of 8 bits count to LONGEST.
-        dims = source.pick((dims, dims, (*dims[:1], LONGEST - source.integer(0, 1), *(1 for _ in dims[2:]))))
+    if source.profile.most > MAX_INDEXED:  # Indices of 8 bits count to MAX_INDEXED.
+        dims = source.pick((dims, dims, (*dims[:1], MAX_INDEXED - source.integer(0, 1), *(1 for _ in dims[2:]))))
     out = tuple(extent if source.chance(40) else 1 for extent in dims)
     need(out != dims)
     op, stored = source.pick(tuple(cudnnReduceTensorOp_t)), source.pick(SCALAR_TYPES)

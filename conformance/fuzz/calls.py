@@ -23,7 +23,7 @@ from dualdnn.api.files import write
 from ..programs.libraries import library
 from ..progress import Bar
 from . import DEFAULT_SECONDS
-from .drawn_calls import LONGEST, STRIDE
+from .drawn_calls import MAX_SECONDS, STRIDE
 
 SEQUENCE = 5000  # calls of one sequence
 GROWTH = 64  # MiB by which a process may grow after a fifth of its calls
@@ -147,7 +147,7 @@ def ended(built: Path, way: str, seed: int, calls: int, ran: Ran) -> str:
     first = STRIDE * len(ran.digests)
     shown = ran_by(built, way, seed, calls, first, calls).digests
     last = shown[-1] if shown else "no call"
-    why = f"a call took more than {LONGEST:.0f} s" if ran.status == -signal.SIGALRM else f"exit status {ran.status}"
+    why = f"a call took more than {MAX_SECONDS:.0f} s" if ran.status == -signal.SIGALRM else f"exit status {ran.status}"
     return f"by {way}: {why}; the last call that ended: {last[:200]}"
 
 

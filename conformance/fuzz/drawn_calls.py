@@ -2,7 +2,7 @@
 
 Run ``python -m dualdnn.conformance.fuzz.drawn_calls LIBRARY CALLS SEED [FIRST LAST]``. Two runs of one seed make the
 same calls, with or without the memo and on every backend. Objects are created, destroyed and used after that. FIRST and
-LAST show single calls. A call that takes more than LONGEST seconds ends the process by SIGALRM.
+LAST show single calls. A call that takes more than MAX_SECONDS seconds ends the process by SIGALRM.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OUTPUT = 512  # bytes per host argument
 POISON = 9  # each byte of an output before a call
 BACKEND = 0.25  # share of calls for backend descriptors
 STRIDE = 1000  # calls between two lines of digests
-LONGEST = 5.0  # seconds that a call may take
+MAX_SECONDS = 5.0  # seconds that a call may take
 CITED = re.compile(r"\[\w+/c\d+\]")  # the clause in a message
 DOCUMENTED = {int(status) for status in cudnnStatus_t} - {int(cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR)}
 BASE, ROOM = 0x7E0000000000, 1 << 24  # Both runs have their memory at this address, because messages name addresses.
@@ -213,7 +213,7 @@ def main() -> None:
     count, shown = int(sys.argv[2]), range(*map(int, sys.argv[4:6])) if len(sys.argv) > 5 else range(0)
     early = resident()
     for n in range(count):
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
+        signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
         name, status, message, body = calls.step()
         statuses.update(b"%d %s %d " % (n, name.encode(), status))
         answers.update(b"%d %s %d %s " % (n, name.encode(), status, message.encode()) + hashlib.md5(body).digest())

@@ -20,7 +20,7 @@ KINDS = [
     for name in ("TENSOR", "TENSOR", "VARIANT_PACK", "VARIANT_PACK", "POINTWISE", "OPERATION_POINTWISE", "CONVOLUTION", "OPERATIONGRAPH",
                  "KNOB_CHOICE")
 ]  # fmt: skip
-MOST = 24  # live descriptors
+MAX_LIVE = 24  # live descriptors
 ELEMENTS = 48  # elements of an array at most
 POISON = 9  # each byte of an output before a call
 NATIVE: dict[str, Any] = {"Q": ctypes.c_uint64, "q": ctypes.c_int64, "B": ctypes.c_ubyte, "f": ctypes.c_float, "d": ctypes.c_double}  # fmt: skip
@@ -45,7 +45,7 @@ class BackendCalls:
     def step(self) -> Call:
         """Make a call; return its name, status, message, and the bytes of its outputs."""
         chance = self.draw.random()
-        if len(self.live) < 4 or (chance < 0.12 and len(self.live) < MOST):
+        if len(self.live) < 4 or (chance < 0.12 and len(self.live) < MAX_LIVE):
             return self.created()
         pointer = self.pointer()
         if chance < 0.2:

@@ -77,7 +77,7 @@ TAKEN = {
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "VECTOR_BYTES", "PARAMETER"}
 # Host and device share these constants; each has one value in each source.
 CONSTANTS = {
-    "BACKWARD_SINGLES", "CHUNK", "COUNTERS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MAX_CLASSES", "MAX_TILES", "MAX_WINDOW",
+    "BACKWARD_SINGLES", "CHUNK", "COUNTERS", "FORWARD_SINGLES", "GROUP", "MAX_CLASSES", "MAX_LABEL", "MAX_TILES", "MAX_WINDOW",
     "OPERANDS", "VECTORS", "PIECES", "PLANE_THREADS", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "WIDTH",
 }  # fmt: skip
 # These have few values for all shapes: operand orders, cells and tiles of recurrent networks, and elements per thread
@@ -103,7 +103,7 @@ ADDED = {
     )
 }  # fmt: skip
 # These sources take longest and are compiled first, so that the last module does not keep all cores waiting.
-LONGEST = (
+SLOW = (
     "convolution/implicit_gemm/fp32.cu",
     "convolution/implicit_gemm/tma.cu",
     "gemm/matrix_tma.cu",
@@ -170,7 +170,7 @@ def closed(module: Module) -> Iterator[Module]:
 
 def longest_first(modules: Iterable[Module]) -> list[Module]:
     """Return modules in the order of compilation, the slowest sources first."""
-    return sorted(modules, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
+    return sorted(modules, key=lambda module: SLOW.index(module[0]) if module[0] in SLOW else len(SLOW))
 
 
 def takes_any_shape(module: Module) -> bool:

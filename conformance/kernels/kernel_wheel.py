@@ -35,7 +35,7 @@ from . import build_ahead, kernel_sweeps
 from .build_ahead import Module, Progress
 from .warm_up import modules_at_levels, modules_of, with_room
 
-LARGEST_WHEEL = 30_000_000  # bytes
+MAX_WHEEL = 30_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -210,6 +210,6 @@ def build(
     path = packed(archive(dict(compiled(parts, target, jobs, progress))), target, out, choices)
     nbytes, seconds = path.stat().st_size, time.perf_counter() - started
     print(f"\n{path}: {len(parts)} modules, {nbytes / 1e6:.1f} MB, in {seconds:.0f} s")
-    if nbytes > LARGEST_WHEEL:
-        raise ValueError(f"{path} has {nbytes} bytes: a wheel of kernels has at most {LARGEST_WHEEL}")
+    if nbytes > MAX_WHEEL:
+        raise ValueError(f"{path} has {nbytes} bytes: a wheel of kernels has at most {MAX_WHEEL}")
     return path

@@ -56,7 +56,7 @@ SETS = re.compile(
     "cudnn(?!SetTensor$|SetStream$|BackendExecute$)(Create|Set|Restore|Backend|Init|Copy|Make|Update|Build|RNNSet)"
 )
 FORWARDED = ("cudnnSetCallback", "cudnnGetCallback", "cudnnGetProperty")
-LONGEST = 8192  # calls that are followed until the contents that a judged call kept are used
+MAX_UNUSED = 8192  # calls that are followed until the contents that a judged call kept are used
 
 
 class NotJudged(Exception):
@@ -206,7 +206,7 @@ class Observer(Border):
         self.asked = Asked(face, self.foreign)
         self.numbers = {name: number for number, name in enumerate(face.functions)}
         self.is_passing = False  # whether calls went to the library without Python since calls were followed
-        self.used = LONGEST  # followed calls since a judged call kept contents that are still unused
+        self.used = MAX_UNUSED  # followed calls since a judged call kept contents that are still unused
         self.sizes: dict[str, int] = {}  # last answers of the library's size queries
         self.record = os.environ.get("DUALDNN_RECORD")
         self.recorder = Recorder(self) if self.record else None
@@ -265,7 +265,7 @@ class Observer(Border):
         """Pass calls on without Python while the budget is spent, unless contents of a judged call are still needed."""
         self.used += 1
         until = self.portion.resumes()
-        if until and self.used > LONGEST and not self.is_passing:
+        if until and self.used > MAX_UNUSED and not self.is_passing:
             self.is_passing = True
             self.objects.forget()
             self.lib.pass_until(int(until * 1e9))
@@ -577,7 +577,7 @@ class Look:
             verdict, chosen = self.entries.finish(kept), self.entries.chosen
         else:
             verdict, chosen = judge(self.operation, before, self._contents(), kept), None
-        self.observer.used = LONGEST
+        self.observer.used = MAX_UNUSED
         for name, contents in verdict.kept.items():
             if self.operands[name] is not None:  # The program did not want this result.
                 self.observer.kept[self.operands[name].address] = chosen, contents

@@ -28,7 +28,7 @@ from . import FOLDER, Refusal, read
 
 # Enumerators on which no table of support depends.
 OPTIONS = (cudnnConvolutionMode_t, cudnnMathType_t, cudnnNanPropagation_t, cudnnActivationMode_t, cudnnReorderType_t)
-FURTHEST = 16  # elements by which a change may lengthen or shorten a drawn dimension
+MAX_CHANGE = 16  # elements by which a change may lengthen or shorten a drawn dimension
 REFUSALS = tuple(cudnnStatus_t[f"CUDNN_STATUS_{name}"] for name in ("BAD_PARAM", "NOT_SUPPORTED", "INVALID_VALUE"))
 
 
@@ -156,7 +156,7 @@ def _tensor(right: TensorSpec, wrong: TensorSpec, drawn: TensorSpec, others: lis
     for axis, (now, was) in enumerate(zip(dims, drawn.dims, strict=True)):
         # A dimension that became 1, or that of another tensor, may fit.
         fits = now < 2 or any(now in one.dims[axis : axis + 1] for one in others)
-        if now != was and (fits or abs(now - was) > FURTHEST):
+        if now != was and (fits or abs(now - was) > MAX_CHANGE):
             raise NotCarried
     if wrong.data_type != right.data_type or dims != drawn.dims:
         return TensorSpec.packed(wrong.data_type, dims, NHWC if drawn.strides[1] == 1 else NCHW)

@@ -70,12 +70,12 @@ from .log_forms import (
 )
 
 FOREIGN_SHOWN = 5
-LARGEST = 1 << 28  # bytes of the operands of a repeated call
+MAX_BYTES = 1 << 28  # bytes of the operands of a repeated call
 LOOK = "location"  # kind of an argument: the log has the location of a value, not the value
 ENUMERATOR_NUMBERS = {
     member.name: (kind, int(member)) for kind, members in ENUMERATIONS.items() for member in members
 }  # name -> (type, number); other releases add names
-LONGEST = 1 << 16  # characters of a line; longer lines are not from a log
+MAX_LINE = 1 << 16  # characters of a line; longer lines are not from a log
 
 
 @dataclass
@@ -155,7 +155,7 @@ class Asked:
             if name in o.inputs and not isinstance(getattr(o, o.raw[name]), TensorSpec):
                 return f"{name} holds what an earlier call has kept there"
         size = sum(o.nbytes(name) for name in o.operands)
-        return f"its operands have {size} bytes, more than {LARGEST}" if size > LARGEST else ""
+        return f"its operands have {size} bytes, more than {MAX_BYTES}" if size > MAX_BYTES else ""
 
 
 @dataclass
@@ -177,9 +177,9 @@ def read_log(lines: Iterable[str]) -> Log:
     releases: dict[str, int] = {}
     messages = 0
     for number, line in enumerate(lines, 1):
-        line = plain(line.rstrip("\n\r")) if len(line) < LONGEST else line
-        marked = MARK.match(line) if len(line) < LONGEST else None
-        text = line[marked.end() :] if marked else line[:LONGEST]
+        line = plain(line.rstrip("\n\r")) if len(line) < MAX_LINE else line
+        marked = MARK.match(line) if len(line) < MAX_LINE else None
+        text = line[marked.end() :] if marked else line[:MAX_LINE]
         if not text.strip(" >#*|"):
             continue
         depth = len(text) - len(text.lstrip())
@@ -640,7 +640,7 @@ def opened_log(path: Path) -> TextIO:
 
 def lines_of(file: TextIO) -> Iterator[str]:
     """Yield the lines of a file, longer ones in parts."""
-    while line := file.readline(2 * LONGEST):
+    while line := file.readline(2 * MAX_LINE):
         yield line
 
 

@@ -19,7 +19,7 @@ from ..view import Array
 
 TF32_UNIT = 2.0**-11
 # HALF_SMALLEST is half of the least subnormal number.
-HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0
+HALF_UNIT, HALF_SMALLEST, MAX_HALF = 2.0**-11, 2.0**-25, 65504.0
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Tracked(Sized):
         def of_way(way: Running, error: Array) -> Array:
             most = np.abs(self.value) + way.reach(error)
             own = np.where(most > 0, way.rounding((HALF_UNIT * most + HALF_SMALLEST) / way.unit), 0)
-            return np.where(most >= HALF_LARGEST, np.inf, error + own)
+            return np.where(most >= MAX_HALF, np.inf, error + own)
 
         value = beyond_half(self.value) if self.arithmetic.overflows else self.value
         return self.made(value, lambda: self.arithmetic.each(of_way, self.error))

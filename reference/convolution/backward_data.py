@@ -40,8 +40,8 @@ WINOGRAD = (
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
 PRODUCT_BYTES = 2**21  # bounds the products of a block of dy with all taps, so that they stay in the cache
 INSIDE_BYTES = 2**23  # bounds dy and its products with images inside, where long rows matter more than the cache
-FEWEST_CHANNELS = 4  # channels of a product with images inside; a matrix product with fewer has too few rows
-FEWEST_IMAGES = 4  # images inside at once; with fewer, long rows do not repay the transposition
+MIN_CHANNELS = 4  # channels of a product with images inside; a matrix product with fewer has too few rows
+MIN_IMAGES = 4  # images inside at once; with fewer, long rows do not repay the transposition
 Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # dilation, padding and stride
 
 
@@ -87,10 +87,10 @@ def _steps(o: ConvolutionBackwardData) -> Steps:
 def _images_together(o: ConvolutionBackwardData) -> int:
     """Return how many images have products and dy that fit in the bound, or 0 where they are too few to go inside."""
     (filters, channels, *taps), (images, _, *positions) = o.w.dims, o.dy.dims
-    products = o.convolution.group_count * prod(taps) * min(channels, FEWEST_CHANNELS)
+    products = o.convolution.group_count * prod(taps) * min(channels, MIN_CHANNELS)
     parts = -(-images * (products + filters) * prod(positions) * FLOAT64_BYTES // INSIDE_BYTES)
     together = -(-images // parts)
-    return together if together >= FEWEST_IMAGES else 0
+    return together if together >= MIN_IMAGES else 0
 
 
 def _images_inside(o: ConvolutionBackwardData, weights: Array, dy: Array) -> Array:

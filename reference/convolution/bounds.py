@@ -41,9 +41,9 @@ TRANSFORMS = (*WINOGRAD, *FFT)
 FLOAT_UNIT, HALF_UNIT, TF32_UNIT = 2.0**-24, 2.0**-11, 2.0**-11
 # These terms allow one underflow per rounding: a subnormal or flushed result errs by up to the smallest normal number.
 # The smallest normal number is this term times the unit of the type.
-SMALLEST_TERM = {FLOAT: 2.0**-102, HALF: 2.0**-14, DOUBLE: 2.0**-969}
-LARGEST_HALF = 65504.0
-SMALLEST_FLOAT = 2.0**-149
+MIN_TERM = {FLOAT: 2.0**-102, HALF: 2.0**-14, DOUBLE: 2.0**-969}
+MAX_HALF = 65504.0
+MIN_FLOAT = 2.0**-149
 INT32_LIMIT = 2.0**31
 TRANSFORM_ROUNDINGS = 24  # two dimensions of three transforms, each a rounded sum of at most 4 products
 FFT_ROUNDINGS = 18  # three transforms, 6 per radix-2 step: a complex product (4), a sum (1), the twiddle factor (1)
@@ -88,10 +88,10 @@ def in_range(terms: Array, compute: cudnnDataType_t) -> Array:
 
     It adds the smallest term for underflows, and is infinite where a sum may overflow.
     """
-    found = terms + SMALLEST_TERM[compute]
+    found = terms + MIN_TERM[compute]
     if compute == HALF:
         # A partial sum beyond the range of half makes the result arbitrary.
-        return np.where(found < LARGEST_HALF, found, np.inf)
+        return np.where(found < MAX_HALF, found, np.inf)
     return found
 
 
@@ -164,7 +164,7 @@ def at_least(sizes: Array, terms: int) -> Array:
     if sizes.dtype != np.float32:
         return sizes
     found: Array = sizes * np.float64(1 + 2 * terms * FLOAT_UNIT)
-    found += terms * SMALLEST_FLOAT
+    found += terms * MIN_FLOAT
     return found
 
 

@@ -20,7 +20,7 @@ from ..blocks import Part, ReadFilter, blocks, estimate_type, meeting, unbuffere
 from ..view import Array, Place
 
 BLOCK_BYTES = 2**20  # fits in the second-level cache while the taps pass over it
-FEWEST_INPUTS = 2**13  # inputs: with fewer, the matrix product takes fewer calls
+MIN_INPUTS = 2**13  # inputs: with fewer, the matrix product takes fewer calls
 MAX_CHANNELS = 2  # channels per group: with more, the matrix product is faster
 MAX_BORDER = 2**8  # factor by which the surrounding inputs may enlarge a block of a large image
 
@@ -29,7 +29,7 @@ def suits(input_dims: tuple[int, ...], filter_dims: tuple[int, ...], convolution
     """Return whether there are many inputs, and one filter per group with few channels and taps near each other."""
     few = filter_dims[0] == convolution.group_count and filter_dims[1] <= MAX_CHANNELS
     near = prod(1 + beyond for beyond in _reach(filter_dims, convolution)) <= MAX_BORDER
-    return few and near and prod(input_dims) >= FEWEST_INPUTS
+    return few and near and prod(input_dims) >= MIN_INPUTS
 
 
 def convolve_by_taps(

@@ -22,7 +22,7 @@ from ..spread import Steps
 from ..view import Array
 
 PATHS = 3  # weight of an expected rounding: it reaches a result through several gates, which may all err the same way
-SMALLEST_HALF, LARGEST_HALF = 2.0**-14, 65504.0
+MIN_HALF, MAX_HALF = 2.0**-14, 65504.0
 # exp or tanh (2 ulp each) and the operations around them, each with a relative effect of at most 1
 FUNCTION_ROUNDINGS = 12
 SIGMOID, TANGENT = (
@@ -75,7 +75,7 @@ class Arithmetic(Ways):
 
         All subnormal numbers of HALF have the same error, and zeros have none.
         """
-        size = np.where(numbers.value != 0, np.maximum(numbers.sizes[0], SMALLEST_HALF), 0)
+        size = np.where(numbers.value != 0, np.maximum(numbers.sizes[0], MIN_HALF), 0)
         of_ways = [way.rounding(paths * self.stored) for way, paths in zip(self.ways, self._paths, strict=True)]
         return self.size(size) * self.beside(of_ways, size.ndim)
 
@@ -201,7 +201,7 @@ class Bounded(Sized):
         """
         if not self.arithmetic.stored:
             return self.error
-        beyond = np.isfinite(self.value) & (self.sizes[0] + self.arithmetic.reach(self.error) >= LARGEST_HALF)
+        beyond = np.isfinite(self.value) & (self.sizes[0] + self.arithmetic.reach(self.error) >= MAX_HALF)
         return np.where(beyond, np.inf, self.error) if beyond.any() else self.error
 
     def through(self, value: Array, falling: Array | int) -> Bounded:

@@ -11,7 +11,7 @@ import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.status import CudnnError
 
-LARGEST = 2**31 - 1  # the greatest int of C
+MAX_INT = 2**31 - 1  # the greatest int of C
 ROOM = 4 * 2**30  # bytes of addresses that the process may use
 
 FIND = """
@@ -51,13 +51,13 @@ def test_advised_dimensions_that_no_int_holds_are_refused() -> None:
     """C stores them in int variables. The library must not end in an internal error there."""
     pooling, x = cudnn.cudnnCreatePoolingDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensor4dDescriptor(x, cudnn.CUDNN_TENSOR_NCHW, cudnn.CUDNN_DATA_FLOAT, 1, 1, 4, 4)
-    for padding in (LARGEST - 3, LARGEST - 2):
-        window = (LARGEST, LARGEST, padding, padding)
+    for padding in (MAX_INT - 3, MAX_INT - 2):
+        window = (MAX_INT, MAX_INT, padding, padding)
         cudnn.cudnnSetPooling2dDescriptor(pooling, cudnn.CUDNN_POOLING_MAX, cudnn.CUDNN_PROPAGATE_NAN, *window, 1, 1)
         for call in (cudnn.cudnnGetPooling2dForwardOutputDim, cudnn.cudnnGetPoolingNdForwardOutputDim):
             arguments = (pooling, x, 4)[: 3 if "Nd" in call.__name__ else 2]
-            if padding == LARGEST - 3:
-                assert tuple(call(*arguments)) == (1, 1, LARGEST - 1, LARGEST - 1)
+            if padding == MAX_INT - 3:
+                assert tuple(call(*arguments)) == (1, 1, MAX_INT - 1, MAX_INT - 1)
             else:
                 with pytest.raises(CudnnError, match="do not fit an int"):
                     call(*arguments)

@@ -214,7 +214,7 @@ def test_algorithms_that_need_too_much_workspace_are_left_out(monkeypatch):
     handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
     every = variants(cudnn, handle, convolution(TINY, "float", NCHW))
     assert {v.algo for v in every} == set(Algo) - {Algo.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT}
-    monkeypatch.setattr(convolution_search, "LARGEST_WORKSPACE", 0)
+    monkeypatch.setattr(convolution_search, "MAX_WORKSPACE", 0)
     assert {v.algo for v in variants(cudnn, handle, convolution(TINY, "float", NCHW))} == {IMPLICIT, PRECOMPUTED}
 
 

@@ -144,7 +144,7 @@ def test_pip_installs_the_wheel_and_its_modules_are_found(tmp_path, compilations
 
 
 def test_a_wheel_that_is_too_large_is_an_error(tmp_path, compilations, monkeypatch):
-    monkeypatch.setattr(kernel_wheel, "LARGEST_WHEEL", 100)
+    monkeypatch.setattr(kernel_wheel, "MAX_WHEEL", 100)
     with pytest.raises(ValueError, match="at most 100"):
         built(tmp_path)
 

@@ -139,7 +139,7 @@ def sums_and_sizes(problem):
 @for_each("problem", PROBLEMS)
 def test_formula(monkeypatch, problem, taps, limits):
     """Block sizes do not change the result, by tap or by matrix product."""
-    monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0 if taps else 2**30)
+    monkeypatch.setattr(convolution_taps, "MIN_INPUTS", 0 if taps else 2**30)
     monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", LIMITS[limits].block_bytes)
     monkeypatch.setattr(convolution_product, "LIMITS", LIMITS[limits])
     x, w, expected, sizes = sums_and_sizes(problem)
@@ -156,7 +156,7 @@ def test_formula(monkeypatch, problem, taps, limits):
 
 def test_one_filter_per_group_goes_tap_by_tap():
     """Problems with one filter per group are computed tap by tap if they have many inputs."""
-    many = (convolution_taps.FEWEST_INPUTS, 1)
+    many = (convolution_taps.MIN_INPUTS, 1)
     taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(many, w_dims, c)}
     one_each = {name for name in PROBLEMS if name.startswith("one filter")}
     assert taken == one_each - {"one filter per group, taps far apart"} | {"one element", "only padding"}
@@ -170,7 +170,7 @@ def test_infinity_and_nan_spread_alike_by_taps_and_by_products(monkeypatch):
     x[0, 1, 3, 3], x[1, 2, 0, 0], w[3, 0, 0, 1] = np.nan, np.inf, -np.inf
     with np.errstate(invalid="ignore"):
         by_matrix = convolution_product.convolve(x, w, c)
-        monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
+        monkeypatch.setattr(convolution_taps, "MIN_INPUTS", 0)
         by_taps = convolution_product.convolve(x, w, c)
     np.testing.assert_allclose(by_taps, by_matrix, rtol=0, atol=1e-14)
     assert np.isnan(by_taps).any() and np.isinf(by_taps).any() and np.isfinite(by_taps).any()
@@ -199,7 +199,7 @@ def test_taps_take_little_memory(images, size):
 @pytest.mark.parametrize("spread", [0, 18, 60])
 def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, filters, groups):
     """The error is a few units of the extended type, relative to the sum of absolute terms, at any magnitude."""
-    monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
+    monkeypatch.setattr(convolution_taps, "MIN_INPUTS", 0)
     monkeypatch.setattr(precise_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
     random = np.random.default_rng(spread)
     x, w = (
@@ -333,7 +333,7 @@ def test_a_vectorised_output_is_cut_between_vectors(monkeypatch):
 @pytest.mark.parametrize("name", ["plain", "everything", "3-D", "one filter per group"])
 def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
     """The backend's sums in double are within the bound, and the judge's own sums are more precise."""
-    monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
+    monkeypatch.setattr(convolution_taps, "MIN_INPUTS", 0)
     x_dims, w_dims, c = PROBLEMS[name]
     random = np.random.default_rng(8)
     x, w = random.standard_normal(x_dims), random.standard_normal(w_dims)

@@ -31,7 +31,7 @@ from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, Solver
 from ...transform.plan import launch, spread_filter, transformed
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, within
-from ..problem import FARTHEST, Rates, channels_last, in_channels, rounded_up
+from ..problem import MAX_OFFSET, Rates, channels_last, in_channels, rounded_up
 from .residue_classes import FILTER_ALIGNMENT, DataGradientProblem
 
 PLANES_UNFOLDED = 1.1e11  # elements of dx in NCHW that are unfolded per second
@@ -146,7 +146,7 @@ class DataGradientFolded(Solver[DataGradientProblem]):
         if dilated or not divides or o.beta != 0 or not problem.in_one_launch:
             return False
         folded = Folded(problem)
-        return max(folded.dx.span, prod(folded.forward.w.dims)) <= FARTHEST
+        return max(folded.dx.span, prod(folded.forward.w.dims)) <= MAX_OFFSET
 
     def applies(self, problem: DataGradientProblem) -> bool:
         if problem.together or not self.serves(problem):

@@ -40,7 +40,7 @@ from ..implicit_gemm.product import Product, ProductKernel, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.small_channels import SmallChannels
 from ..implicit_gemm.tma import JOINED, TMA, TmaKernel, fastest, planes_of, stores_planes_sooner
-from ..problem import FARTHEST, VECTOR_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
+from ..problem import MAX_OFFSET, VECTOR_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
 from ..tiny import Tiny
 
 FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
@@ -115,7 +115,7 @@ class DataGradientProblem(Problem):
     @property
     def in_one_launch(self) -> bool:
         """Return whether 32-bit offsets reach every element of dy and of dx."""
-        return max(self.operation.dy.span, self.operation.dx.span) <= FARTHEST
+        return max(self.operation.dy.span, self.operation.dx.span) <= MAX_OFFSET
 
     @cached_property
     def together(self) -> Together | None:
@@ -141,7 +141,7 @@ class DataGradientProblem(Problem):
             return o
         if last:  # Filters of one tap may have gaps between them.
             dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1
-            repays = one and filters >= MIN_CHANNELS and has_wgmma(self.device) and dy.span <= FARTHEST
+            repays = one and filters >= MIN_CHANNELS and has_wgmma(self.device) and dy.span <= MAX_OFFSET
             return replace(o, dy=dy) if repays else o
         if filters * o.dy.scalar_bytes < MIN_BYTES or self._is_read_in_planes:
             return o

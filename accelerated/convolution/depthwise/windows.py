@@ -19,14 +19,14 @@ from ...runtime.arguments import declared
 from ...solver import seconds_otherwise
 from ..forward import ConvolutionProblem
 from ..grouped import INSTRUCTIONS, seconds_of
-from ..problem import AXES, FARTHEST, PLAIN, EpilogueStruct, Rates, channels_last, operand_names, spatial
+from ..problem import AXES, MAX_OFFSET, PLAIN, EpilogueStruct, Rates, channels_last, operand_names, spatial
 from .depthwise import DepthwiseSolver, steps_around, vector_of
 
 SOURCE = "convolution/depthwise/windows.cu"
 THREADS = 128  # per block, as in the kernel
 COLUMNS = 4  # per thread, as in the kernel
 AHEAD = 4  # taps whose columns of x are read at once, as in the kernel
-MOST_CHANNELS = {HALF: 4, BFLOAT16: 4, FLOAT: 4, DOUBLE: 2}  # per thread, where channels are innermost
+MAX_CHANNELS = {HALF: 4, BFLOAT16: 4, FLOAT: 4, DOUBLE: 2}  # per thread, where channels are innermost
 MAX_LANES = 32  # vectors of channels per block
 MAX_RESIDUES = 16  # residue classes of a stride, as in the kernel
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
@@ -90,11 +90,11 @@ class Windows:
         """Return whether the kernel supports the types, strides and sizes, and shared memory holds its filters."""
         groups, strides = self.convolution.group_count, self.convolution.stride
         filters, channels = self.w.dims[0] // groups, self.w.dims[1]
-        known = self.x.data_type in MOST_CHANNELS and self.y.data_type == self.x.data_type
+        known = self.x.data_type in MAX_CHANNELS and self.y.data_type == self.x.data_type
         depthwise = groups > 1 and (filters if self.backward else channels) == 1
         if not known or not depthwise or max(strides) > MAX_RESIDUES:
             return False
-        return self._filter_bytes(1) <= SHARED_BYTES and self._farthest <= FARTHEST
+        return self._filter_bytes(1) <= SHARED_BYTES and self._farthest <= MAX_OFFSET
 
     @property
     def _farthest(self) -> int:
@@ -122,7 +122,7 @@ class Windows:
         if not self.last or self.multiple > 1 or not self.aligned:
             return 1
         steps = (*steps_around(self.x, 1), *steps_around(self.y, 1))
-        return vector_of(MOST_CHANNELS[self.x.data_type], self.x.dims[1], steps)
+        return vector_of(MAX_CHANNELS[self.x.data_type], self.x.dims[1], steps)
 
     def alignment(self, *operands: str) -> dict[str, int]:
         """Return the alignment in bytes by operand, if threads move vectors; otherwise an empty dictionary."""

@@ -34,7 +34,7 @@ from ..composed import BY_COORDINATES, At, ComposedLaunch, ComposedPlan, Inner, 
 from ..forward import ConvolutionProblem
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import kernel_of
-from ..problem import FARTHEST, VECTOR_BYTES, Rates, mark_vectors, operation_product, rounded_up
+from ..problem import MAX_OFFSET, VECTOR_BYTES, Rates, mark_vectors, operation_product, rounded_up
 from .sum import sum_launch
 
 ALIGNMENT = 256  # bytes, for the regions of the workspace
@@ -67,7 +67,7 @@ class FilterGradientProblem(Problem):
     @property
     def in_one_launch(self) -> bool:
         """Return whether 32-bit offsets reach every element of x and of dy."""
-        return max(self.operation.x.span, self.operation.dy.span) <= FARTHEST
+        return max(self.operation.x.span, self.operation.dy.span) <= MAX_OFFSET
 
     @property
     def images(self) -> int:

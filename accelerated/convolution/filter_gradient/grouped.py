@@ -14,7 +14,7 @@ from ...primitives.geometry import FastDivmod
 from ...solver import Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
 from ..grouped import DATA_TYPES, MAX_PER_LANE, PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS, Lane, seconds_of
-from ..problem import FARTHEST, Rates, all_multiples, channels_last, describe, with_result
+from ..problem import MAX_OFFSET, Rates, all_multiples, channels_last, describe, with_result
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
@@ -110,7 +110,7 @@ class FilterGradientGrouped(Solver[FilterGradientProblem]):
     def serves(self, problem: FilterGradientProblem) -> bool:
         o = problem.operation
         known = o.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and o.x.data_type in DATA_TYPES
-        return known and problem.in_one_launch and _Division(problem).blocks <= FARTHEST
+        return known and problem.in_one_launch and _Division(problem).blocks <= MAX_OFFSET
 
     def applies(self, problem: FilterGradientProblem) -> bool:
         return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)

@@ -51,7 +51,7 @@ SLOTS_BANDWIDTH = 5.6e12  # bytes per second of partial sums, which stay in L2
 STORED = 32.0  # bytes of sums that a multiprocessor stores per clock
 BLENDED = 6.0  # results that a multiprocessor blends per clock, as vectors
 BLENDED_APART = 1.5  # results that a multiprocessor blends per clock, one by one
-LEAST_SHARE = 0.5  # share of the clocks of TMA's rows that few blocks need
+MIN_SHARE = 0.5  # share of the clocks of TMA's rows that few blocks need
 SUM_SECONDS = 7e-7  # per launch that adds partial sums
 SUMMED = 3.2e11  # results per second that this launch blends if channels are contiguous in dw
 SUMMED_APART = 5.5e10  # results per second that this launch blends one by one
@@ -395,7 +395,7 @@ class Product:
         for side, boxes in zip(self._sides(rows_are_filters), (kernel.row_boxes, kernel.column_boxes), strict=True):
             tensor = self.copies.get(side.name, self.operation.tensor(side.name))
             loaded += min(boxes, side.boxes) * kernel.box * row_clocks(tensor.strides[-1] * tensor.scalar_bytes)
-        return max(products, loaded * max(LEAST_SHARE, min(1.0, blocks / self.problem.device.multiprocessors)))
+        return max(products, loaded * max(MIN_SHARE, min(1.0, blocks / self.problem.device.multiprocessors)))
 
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""

@@ -28,7 +28,7 @@ from ..problem import (
 )
 
 BUFFER_BYTES = 2**26  # bytes per slice of the im2col buffer
-LARGEST_TILE = 128  # pixels; a slice is a multiple of it
+MAX_TILE = 128  # pixels; a slice is a multiple of it
 
 
 class Im2ColGemm(ConvolutionSolver):
@@ -77,8 +77,8 @@ def _row(operation: Convolution) -> int:
 def _slice_pixels(problem: ConvolutionProblem) -> int:
     """Return the rows of the im2col buffer that the workspace has at a time."""
     row_bytes = problem.groups * _row(problem.operation) * problem.operation.x.scalar_bytes
-    fitting = slice_bytes(BUFFER_BYTES, problem.device) // row_bytes // LARGEST_TILE * LARGEST_TILE
-    return min(problem.value.m, max(LARGEST_TILE, fitting))
+    fitting = slice_bytes(BUFFER_BYTES, problem.device) // row_bytes // MAX_TILE * MAX_TILE
+    return min(problem.value.m, max(MAX_TILE, fitting))
 
 
 def _slice_product(o: Convolution, source: ConvolutionStruct, row: int) -> ConvolutionStruct:

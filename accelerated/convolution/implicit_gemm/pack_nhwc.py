@@ -21,7 +21,7 @@ from ...reproducible import Order
 from ...transform.plan import launch, padded
 from ..forward import IMPLICIT, IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
-    FARTHEST,
+    MAX_OFFSET,
     VECTOR_BYTES,
     Convolution,
     ConvolutionStruct,
@@ -151,7 +151,7 @@ class PackNhwc(ConvolutionSolver):
         o = problem.operation
         if o.algo != IMPLICIT_PRECOMP_GEMM and max(o.convolution.dilation) == 1:
             return False
-        return problem.tensor_cores and prod(Copies(problem).x.dims) <= FARTHEST
+        return problem.tensor_cores and prod(Copies(problem).x.dims) <= MAX_OFFSET
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         if not self.serves(problem) or problem.value.x_vectors:

@@ -34,8 +34,8 @@ from ..problem import (
 SOURCE = "convolution/transforms/fft.cu"
 ALIGNMENT = 256
 SLICE_BYTES = 2**28  # bytes of the spectra of images and results in the workspace at a time
-SMALLEST_TILE = 32  # extent of FFT_TILING, in each transformed dimension
-SMALLEST_TILE_3D = 16  # extent in three dimensions, for filters up to SMALL_FILTER_3D
+MIN_TILE = 32  # extent of FFT_TILING, in each transformed dimension
+MIN_TILE_3D = 16  # extent in three dimensions, for filters up to SMALL_FILTER_3D
 SMALL_FILTER_3D = 5  # extent of a filter in three dimensions
 FILTERS = 16  # filters of the smallest tile of products
 LAUNCHES = 8  # launches of a slice of images
@@ -73,9 +73,9 @@ class Spectra:
         untiled = [_power_of_two(result + tap - 1) for result, tap in zip(self.results, self.taps, strict=True)]
         if self.operation.algo == Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT:
             return tuple(untiled)
-        smallest = SMALLEST_TILE
+        smallest = MIN_TILE
         if self.operation.convolution.rank == AXES and max(self.taps) <= SMALL_FILTER_3D:
-            smallest = SMALLEST_TILE_3D
+            smallest = MIN_TILE_3D
         sizes = [1 if tap == 1 else max(smallest, _power_of_two(2 * tap - 2)) for tap in self.taps]
         if max(sizes) == 1:
             sizes[-1] = smallest

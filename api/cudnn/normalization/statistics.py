@@ -12,7 +12,7 @@ from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
 from ...relations import data_type_among, rank_between, same_data_type, same_dims, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 
-LOWEST_RANK, HIGHEST_RANK = 4, 5
+MIN_RANK, MAX_RANK = 4, 5
 # These types come from the tables of batch normalization; cudnnNormalization* has none (docs/errata.md, D035, D081).
 TRAINING_TYPES = (HALF, FLOAT, DOUBLE)
 INFERENCE_TYPES = (*TRAINING_TYPES, INT8)
@@ -30,7 +30,7 @@ def derived(x: TensorSpec, mode: Mode) -> TensorSpec:
 
 def four_or_five(clause: str, **tensors: TensorSpec) -> None:
     """Raise an error unless all tensors have 4 or 5 dimensions."""
-    rank_between(clause, LOWEST_RANK, HIGHEST_RANK, BAD_PARAM, **tensors)
+    rank_between(clause, MIN_RANK, MAX_RANK, BAD_PARAM, **tensors)
 
 
 def described_alike(clause: str, types: str, **tensors: TensorSpec) -> None:

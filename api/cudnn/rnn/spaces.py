@@ -11,7 +11,7 @@ from ...operations.rnn import reserve, workspace
 from ...status import BAD_PARAM, expect
 from .descriptor import configured_by_v8
 from .steps import check_steps, completed
-from .weights import LARGEST_SPACE
+from .weights import MAX_SPACE
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
 
@@ -42,7 +42,7 @@ def _bytes(clause, space_of, network, steps, batch):
     """Return the bytes of a network's space; raise BAD_PARAM with this clause if an address space cannot hold them."""
     nbytes = space_of(network, steps, batch).nbytes
     text = partial("{} needs {} bytes for {} steps of {} sequences".format, network, nbytes, steps, batch)
-    expect(nbytes <= LARGEST_SPACE, BAD_PARAM, clause, text)
+    expect(nbytes <= MAX_SPACE, BAD_PARAM, clause, text)
     return nbytes
 
 

@@ -12,7 +12,7 @@ from ...operations.specs import SCALAR_BYTES
 from ...status import BAD_PARAM, INVALID_VALUE, CudnnError, expect
 from .descriptor import configured_by_v8
 
-LARGEST_SPACE = 2**63 - 1  # bytes, the limit of an address space
+MAX_SPACE = 2**63 - 1  # bytes, the limit of an address space
 PARAMS = "cudnnGetRNNWeightParams"
 
 
@@ -29,7 +29,7 @@ def cudnnGetRNNWeightSpaceSize(handle, rnnDesc):
 
 def weight_space_size(clause: str, spec: RNNSpec) -> int:
     """Return the bytes of the weights of a network with known data type and input size."""
-    expect(spec.weight_bytes <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} has {spec.weight_bytes} bytes of weights")
+    expect(spec.weight_bytes <= MAX_SPACE, BAD_PARAM, clause, f"{spec} has {spec.weight_bytes} bytes of weights")
     return spec.weight_bytes
 
 

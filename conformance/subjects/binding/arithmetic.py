@@ -10,12 +10,12 @@ import ctypes
 LIBM = ctypes.CDLL("libm.so.6")
 TO_NEAREST = LIBM.fegetround()  # This module is imported before any library is loaded.
 DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV
-SMALLEST, ONE = 5e-324, float("1")  # The compiler of Python must not multiply them.
+MIN_DOUBLE, ONE = 5e-324, float("1")  # The compiler of Python must not multiply them.
 
 
 def is_changed() -> bool:
     """Return whether results are rounded otherwise than to nearest, or subnormal ones become 0."""
-    return SMALLEST * ONE == 0 or LIBM.fegetround() != TO_NEAREST
+    return MIN_DOUBLE * ONE == 0 or LIBM.fegetround() != TO_NEAREST
 
 
 def restore() -> None:

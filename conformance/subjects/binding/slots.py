@@ -35,7 +35,7 @@ from .types import (
 )
 
 # Host output arrays never need more entries: ranks are at most 8 and batches of descriptors are small.
-LARGEST_OUTPUT = 1 << 20
+MAX_OUTPUT = 1 << 20
 
 
 @dataclass
@@ -272,7 +272,7 @@ class ArrayOut(Slot):
     passed, returned = False, True
 
     def encode(self, call: Call) -> Any:
-        asked = min(max(0, call.count(self.length(call))), LARGEST_OUTPUT)
+        asked = min(max(0, call.count(self.length(call))), MAX_OUTPUT)
         return call.place(self.name, element_type(self.base) * asked)
 
     def decode(self, call: Call) -> Any:
@@ -327,7 +327,7 @@ class PerformanceOut(Slot):
     passed, returned = False, True
 
     def encode(self, call: Call) -> Any:
-        asked = min(max(0, int(call.values["requestedAlgoCount"])), LARGEST_OUTPUT)
+        asked = min(max(0, int(call.values["requestedAlgoCount"])), MAX_OUTPUT)
         return call.place(self.name, PerformanceStruct * asked)
 
     def decode(self, call: Call) -> Any:

@@ -77,7 +77,7 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
         operation, spec = channels((images, length, side, side), data_type, NCHW)
         layout = layout_of(operation, [spec, spec], 16 // spec.scalar_bytes)
         held = elements_in_registers(layout, spec.scalar_bytes, H200)
-        longest = register_resident.LONGEST_OF_ELEMENTS[data_type == "HALF"]
+        longest = register_resident.MAX_ROW_ELEMENTS[data_type == "HALF"]
         assert (held is not None) == (length <= longest and not layout.vector)
         if held is None:
             continue
