@@ -24,6 +24,12 @@ VERBLESS = re.compile(r'"""(?:' + NO_VERB.pattern + ")")
 # Only files where such a word follows a quote or a comment mark are parsed, to save time.
 SUSPECT = re.compile(r"""(?:["'][ \t\\]*|\"""\s*\n[ \t]+|#[#: ]*|//\s*)""" + NO_SUBJECT.pattern, re.IGNORECASE)
 
+# Limits begin with MAX_ or MIN_; LOWEST alone is a value, as in numeric_limits.
+SUPERLATIVE = re.compile(
+    r"\b(?:(?:MOST|LEAST|FEWEST|LONGEST|SHORTEST|LARGEST|SMALLEST|GREATEST|HIGHEST|DEEPEST|FARTHEST|FURTHEST|MAXIMUM|MINIMUM)"
+    r"(?:_[A-Z0-9_]+)?|LOWEST_[A-Z0-9_]+)(?= *(?::|=(?!=)|, [A-Z]))"
+)
+
 
 def sources(layer: str, *suffixes: str) -> list[Path]:
     found = (path for path in sorted((ROOT / layer).rglob("*")) if path.suffix in suffixes)
@@ -81,6 +87,17 @@ def test_no_comment_or_docstring_begins_without_a_subject(layer):
         if SUSPECT.search(path.read_text(encoding="utf-8"))
         for line, text in [*comments(path), *(docstrings(path) if path.suffix == ".py" else ())]
         if NO_SUBJECT.match(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_name_of_a_limit_begins_with_max_or_min(layer):
+    """One prefix for each bound lets a reader search for all limits."""
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources(layer, ".py", ".cu", ".cuh", ".h", ".cpp")
+        for name in SUPERLATIVE.findall(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)
 
