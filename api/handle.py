@@ -124,7 +124,7 @@ def open_backend(backend: str | None, device: str | None, reproducible: str = RU
 
     The backend defaults to DUALDNN_BACKEND, then to accelerated if a GPU is usable, then to reference. The device
     defaults to DUALDNN_DEVICE, then to a GPU. Raise BAD_PARAM for an unknown value, and for a level above "run" of the
-    reference backend, whose matrix products add in an order that NumPy chooses.
+    reference backend. NumPy chooses the order in which its matrix products add.
     """
     name = backend if backend is not None else os.environ.get("DUALDNN_BACKEND") or None
     if name is not None and not (isinstance(name, str) and name in BACKENDS):

@@ -127,8 +127,9 @@ class Im2Col(Operation):
 class ReorderFilter(Operation):
     """Compute reorderedFilterData = filterData in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads.
 
-    Scalars [K/32, 4, 4, 2 | C/32, R, S | 8, 4] (k = (k/32, k/8 % 4, k/2 % 4, k % 2), c = (c/32, c/4 % 8, c % 4)) go to
-    [C/32, R, S, K/32, k/8 % 4, k % 2, c/4 % 8, k/2 % 4, c % 4]; with CUDNN_NO_REORDER they are copied.
+    The stored dimensions are (K/32, 4, 4, 2, C/32, R, S, 8, 4): k is (k/32, k/8 % 4, k/2 % 4, k % 2) and c is
+    (c/32, c/4 % 8, c % 4). The reordered ones are (C/32, R, S, K/32, k/8 % 4, k % 2, c/4 % 8, k/2 % 4, c % 4). With
+    CUDNN_NO_REORDER the scalars are copied.
     """
 
     reorder_type: cudnnReorderType_t

@@ -61,8 +61,8 @@ def named_for(subject: str) -> Named | None:
 def what(message: str) -> str:
     """Return what a failure says apart from numbers, places and texts.
 
-    It names the call and its answer, the status that a clause demands, the wrong operands and how they are wrong, or
-    the assertion that failed.
+    It names the call and its answer, or the status that a clause demands. Else it names the wrong operands and how they
+    are wrong, or the assertion that failed.
     """
     lines = [line for line in message.splitlines() if not line.startswith("difference V-")]
     found: dict[str, None] = {}

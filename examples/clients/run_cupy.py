@@ -2,8 +2,8 @@
 
     python examples/clients/run_cupy.py [--environment DIR]
 
-It installs CuPy with NumPy 1.26 (from the registry, once), and builds libcudnn.so.8, a CUDA runtime on host memory, and an empty library
-for each other one that CuPy links. It runs cupy_calls.py there, and checks that every cuDNN function of the module was called. It compares
+It installs CuPy with NumPy 1.26 (from the registry, once), and builds libcudnn.so.8 and a CUDA runtime on host memory. Each other library
+that CuPy links is an empty one. It runs cupy_calls.py there, and checks that every cuDNN function of the module was called. It compares
 the results with PyTorch's (torch_answers.npz). Where CuPy cannot be installed, it says why and ends with status 0.
 """
 

@@ -89,8 +89,8 @@ def numbers_of(result: Any, name: str) -> list[float]:
     "mode, expected", [(AVERAGES[0], [3, 4.5, 3.5]), (AVERAGES[1], [4.5, 4.5, 5.25])], ids=["include", "exclude"]
 )
 def test_divisor_of_the_average(trial, mode, expected):
-    """Windows of 3 over 3 6 3 4.5 6, with one position of padding at either end, have the sums 9, 13.5 and 10.5 by
-    hand."""
+    """The windows have 3 of the elements 3 6 3 4.5 6 and of one position of padding at either end. By hand, their sums
+    are 9, 13.5 and 10.5."""
     x = np.array([3, 6, 3, 4.5, 6], np.float32)
     for layout in ("nchw", "nhwc"):
         operation = forward(mode, Geometry((1, 1, 1, 5), (1, 3), (0, 1), (1, 2)), FLOAT, layout, layout)
