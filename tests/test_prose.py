@@ -30,6 +30,12 @@ SUPERLATIVE = re.compile(
     r"(?:_[A-Z0-9_]+)?|LOWEST_[A-Z0-9_]+)(?= *(?::|=(?!=)|, [A-Z]))"
 )
 
+MAX_WORDS = (
+    25  # per sentence; code is one word, an aside in parentheses none, and items of a list after a colon count alone
+)
+PARAGRAPH = re.compile(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |\n(?=\S+ {2,})")
+NO_PROSE = re.compile(r"^```.*?^```|^\$\$.*?^\$\$|^(?:#|\|| {4}).*?$", re.S | re.M)
+
 
 def sources(layer: str, *suffixes: str) -> list[Path]:
     found = (path for path in sorted((ROOT / layer).rglob("*")) if path.suffix in suffixes)
@@ -87,6 +93,32 @@ def test_no_comment_or_docstring_begins_without_a_subject(layer):
         if SUSPECT.search(path.read_text(encoding="utf-8"))
         for line, text in [*comments(path), *(docstrings(path) if path.suffix == ".py" else ())]
         if NO_SUBJECT.match(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def long_sentences(text: str) -> list[str]:
+    """Return the parts of sentences that exceed MAX_WORDS."""
+    found = []
+    for paragraph in PARAGRAPH.split(NO_PROSE.sub("\n\n", text)):
+        plain, aside = re.sub(r"`[^`]*`", "code", re.sub(r"\]\([^)]*\)", "]", paragraph)), re.compile(r"\([^()]*\)")
+        while aside.search(plain):
+            plain = aside.sub("", plain)
+        for sentence in re.split(r"(?<=[.!?])[\"')*]*\s|;\s", plain):
+            head, _, items = sentence.partition(": ")
+            parts = (head, *re.split(r", | and ", items))
+            found += [" ".join(part.split()) for part in parts if len(re.findall(r"[^\W_]\S*", part)) > MAX_WORDS]
+    return found
+
+
+@pytest.mark.parametrize("folder", [".", "docs", "reports", "examples", *LAYERS[:-1]])
+def test_no_sentence_is_long(folder):
+    pages = (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
+    texts = {p: [p.read_text(encoding="utf-8")] for p in pages if p.parent.name != "made"}
+    if folder in LAYERS:
+        texts = {p: [text for _, text in docstrings(p)] for p in sources(folder, ".py")}
+    found = [
+        f"{path.relative_to(ROOT)}: {s}" for path, some in texts.items() for text in some for s in long_sentences(text)
     ]
     assert not found, "\n".join(found)
 
