@@ -4,6 +4,7 @@ a reason."""
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -63,3 +64,17 @@ def test_the_page_is_that_of_the_rows(solver_value):
     found = solver_value.standings(times["rows"], solver_value.served_alone())
     assert page == solver_value.table(found, solver_value.exceptions(), times["device"], times["date"])
     assert not [name for name in solver_names() if name not in page]
+
+
+def test_pages_and_reports_name_solvers_that_exist(solver_value):
+    """A reader looks a name up in the tree; only the report on deleted solvers has names that are gone."""
+    known = {one for name in solver_names() for one in (name, solver_value.kernel_of(name))}
+    families = "|".join({name.partition(".")[0] for name in known})
+    pages = [*solver_value.TABLE.parent.glob("*.md"), *REPORTS.glob("*.md")]
+    named = {
+        (page.name, name)
+        for page in pages
+        if page.name != "deleted_solvers.md"
+        for name in re.findall(rf"\b(?:{families})\.(?!md\b|py\b|cuh?\b|json)[a-z]\w+", page.read_text("utf-8"))
+    }
+    assert len(named) > 100 and not [one for one in sorted(named) if one[1] not in known]
