@@ -1978,8 +1978,9 @@ def cudnnConvolutionBiasActivationForward(
     Integer sums are exact; FLOAT arithmetic follows, rounded to nearest even and saturated (docs/errata.md, D221).
     IDENTITY needs IMPLICIT_PRECOMP_GEMM. RELU turns NaN into 0.
     Errors: BAD_PARAM as cudnnConvolutionForward, for NULL (c26) and ranks that disagree with convDesc (c27);
-    NOT_SUPPORTED as cudnnConvolutionForward, for other activation modes (c29, c04), CUDNN_PROPAGATE_NAN (c30), a bias
-    whose channel stride is not 1 (c31), that is not 1 x K x 1 x 1 (c32, c33), of another type (c34), z unlike y (c35).
+    NOT_SUPPORTED as cudnnConvolutionForward, for other activation modes (c29, c04) and for CUDNN_PROPAGATE_NAN (c30).
+    NOT_SUPPORTED for a bias whose channel stride is not 1 (c31), that is not 1 x K x 1 x 1 (c32, c33), or that has
+    another type (c34). NOT_SUPPORTED for z unlike y (c35).
     Source: 5.2.9.
     """
 
