@@ -2,8 +2,8 @@
 
 import pytest
 from dualdnn.api import cudnn
-from dualdnn.api.operations import BackendError, answers
-from dualdnn.api.status import CudnnError
+from dualdnn.api.operations import BackendError, Unavailable, answers
+from dualdnn.api.status import EXECUTION_FAILED, CudnnError
 
 
 @pytest.fixture
@@ -81,3 +81,29 @@ def test_a_backend_that_fails_is_asked_again(asked, monkeypatch):
     questions.clear()
     ask(6)
     assert questions
+
+
+@pytest.mark.parametrize("call", ["cudnnFindConvolutionForwardAlgorithm", "cudnnGetConvolutionForwardAlgorithm_v7"])
+def test_an_algorithm_without_kernels_does_not_end_a_search(monkeypatch, call):
+    """Where nothing can be compiled, one algorithm may lack its kernels while others have theirs."""
+    owner = cudnn.cudnnCreate(backend="reference")
+    missing = cudnn.CUDNN_CONVOLUTION_FWD_ALGO_GEMM
+    known = owner.backend.workspace_bytes
+
+    def workspace_bytes(operation):
+        if operation.algo == missing:
+            raise Unavailable("gemm.cu is not compiled")
+        return known(operation)
+
+    monkeypatch.setattr(owner.backend, "workspace_bytes", workspace_bytes)
+    x, w, c = (
+        cudnn.cudnnCreateTensorDescriptor(),
+        cudnn.cudnnCreateFilterDescriptor(),
+        cudnn.cudnnCreateConvolutionDescriptor(),
+    )
+    cudnn.cudnnSetTensor4dDescriptor(x, 0, 0, 1, 4, 6, 5)
+    cudnn.cudnnSetFilter4dDescriptor(w, 0, 0, 4, 4, 3, 3)
+    cudnn.cudnnSetConvolution2dDescriptor(c, 1, 1, 1, 1, 1, 1, 1, 0)
+    status = {found.algo: found.status for found in getattr(cudnn, call)(owner, x, w, c, x, 100).perfResults}
+    assert status[missing] == EXECUTION_FAILED
+    assert status[cudnn.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM] == cudnn.CUDNN_STATUS_SUCCESS

@@ -151,6 +151,8 @@ class Search:
                 refused.append(self._result(operation, error.status, UNMEASURED))
             except Unsupported:
                 refused.append(self._result(operation, NOT_SUPPORTED, UNMEASURED))
+            except BackendError:  # No solver of this algorithm has its kernels here; other algorithms may serve.
+                refused.append(self._result(operation, EXECUTION_FAILED, UNMEASURED))
         alike = taken if handle.reproducible == RUN else handle.backend.in_one_order(taken)
         refused += [self._result(o, NOT_SUPPORTED, UNMEASURED) for o in taken if o not in alike]
         return alike, refused
