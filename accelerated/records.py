@@ -17,6 +17,7 @@ from dualdnn.api.operations import replay
 from dualdnn.api.operations.answers import Answers
 
 from .runtime.device import Function, Launching, LaunchShape
+from .runtime.scratch import ScratchMemory
 from .runtime.tensor_map import MAP_BYTES, TensorMap
 from .scalars import Note
 
@@ -166,10 +167,12 @@ class Part(NamedTuple):
         kept = Answers(BOUND_KEPT)
 
         def start(stream: Any) -> None:
-            with device.scratch.of(stream, self.scratch_bytes) as scratch:
+            def launch_all(scratch: ScratchMemory) -> None:
                 known = (*addresses, scratch.address, 0)
                 for launch in kept.of(scratch.address, lambda: [step.bound(known) for step in self.steps]):
                     launch(stream)
+
+            device.scratch.lend(stream, self.scratch_bytes, launch_all)
 
         return [start]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dualdnn.api.operations.forks import free_in_children
@@ -33,21 +32,18 @@ class Scratch:
 
     def __init__(self, device: DeviceMemory) -> None:
         self._device = device
-        self._finding = free_in_children(threading.Lock())
         self._streams: dict[tuple[int, int], tuple[threading.RLock, list[ScratchMemory]]] = {}
 
-    @contextmanager
-    def of(self, stream: Stream | None, nbytes: int) -> Iterator[ScratchMemory]:
-        """Yield memory of at least ``nbytes`` bytes, for the launches that the block issues on the stream only."""
+    def lend(self, stream: Stream | None, nbytes: int, work: Callable[[ScratchMemory], None]) -> None:
+        """Call ``work`` with memory of at least ``nbytes`` bytes, for launches that it issues on the stream only."""
         stream = stream or self._device.default_stream
         key = stream.handle, stream.capture()
-        with self._finding:
-            lock, pieces = self._streams.get(key) or self._streams.setdefault(
-                key, (free_in_children(threading.RLock()), [])
-            )
+        lock, pieces = self._streams.get(key) or self._streams.setdefault(
+            key, (free_in_children(threading.RLock()), [])
+        )
         with lock:
             self._provide(pieces, nbytes)
-            yield pieces[-1]
+            work(pieces[-1])
 
     def _provide(self, pieces: list[ScratchMemory], nbytes: int) -> None:
         """Ensure that the last buffer of a stream's list has at least ``nbytes`` bytes."""
@@ -72,13 +68,15 @@ class ExactScratch(Scratch):
     Each call gets a new buffer of the exact size, so that accesses past its end and reads before writes are found.
     """
 
-    @contextmanager
-    def of(self, stream: Stream | None, nbytes: int) -> Iterator[ScratchMemory]:
-        """Yield memory of ``nbytes`` bytes. Raises DeviceError where the launches leave a counter that is not 0."""
-        with super().of(stream, nbytes) as memory:
-            yield memory
+    def lend(self, stream: Stream | None, nbytes: int, work: Callable[[ScratchMemory], None]) -> None:
+        """Call ``work`` with memory of ``nbytes`` bytes. Raises DeviceError where it leaves a counter that is not 0."""
+
+        def checked(memory: ScratchMemory) -> None:
+            work(memory)
             if any(self._device.download(memory.address - COUNTER_BYTES, COUNTER_BYTES)):
                 raise DeviceError("a launch left counters before its scratch memory that are not 0")
+
+        super().lend(stream, nbytes, checked)
 
     def _provide(self, pieces: list[ScratchMemory], nbytes: int) -> None:
         pieces[:] = [self.new(nbytes)]

@@ -71,18 +71,14 @@ def test_an_address_in_a_record():
 def test_each_part_has_only_its_own_scratch_memory():
     """Each part gets only the scratch memory that its own steps need, and gives it back."""
 
-    class Lent:
-        def __init__(self, address):
-            self.address = address
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            asked.append("back")
-
     asked, seen = [], []
-    scratch = SimpleNamespace(of=lambda stream, nbytes: asked.append(nbytes) or Lent(1000 * nbytes))
+
+    def lend(_stream, nbytes, work):
+        asked.append(nbytes)
+        work(SimpleNamespace(address=1000 * nbytes))
+        asked.append("back")
+
+    scratch = SimpleNamespace(lend=lend)
     function = SimpleNamespace(
         name="kernel", check=lambda *_: None, device=SimpleNamespace(scratch=scratch),
         in_shape=lambda _: lambda arguments: lambda stream: seen.append(int.from_bytes(arguments[:8], "little")),

@@ -178,10 +178,11 @@ fake.fake_capture(stream.handle)
 def serve(number):
     "Load a module, allocate, copy and launch; free what was outgrown."
     kernel = device._find(device._load_module(Path(str(number)), b"image"), "kernel")
-    with device.scratch.of(stream, 2**20 << number) as memory:
+    def work(memory):
         device.upload(memory.address, b"12345678", stream)
         device.fill(memory.address, 8, 0, stream)
         kernel.launch(bytes(8), (1,), (32,), stream=stream)
+    device.scratch.lend(stream, 2**20 << number, work)
 serve(0); old.free()
 t = threading.Thread(target=serve, args=(1,)); t.start(); t.join()
 print(fake.fake_launches(), fake.fake_ended(), fake.fake_mode(), [bytes(data) for data in device.captured])

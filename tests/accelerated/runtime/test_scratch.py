@@ -20,23 +20,26 @@ def scratch(device):
     return Scratch(device)
 
 
+def lent(scratch, stream, nbytes):
+    found = []
+    scratch.lend(stream, nbytes, found.append)
+    return found[0]
+
+
 def test_a_stream_has_one_piece(device, scratch):
     stream = device.new_stream()
-    with scratch.of(stream, 1000) as first:
-        assert first.nbytes >= 1000
-    with scratch.of(stream, 10) as second:
-        assert second is first
-    with scratch.of(None, 10) as default, scratch.of(device.default_stream, 10) as same:
-        assert default is same and default is not first
+    first = lent(scratch, stream, 1000)
+    assert first.nbytes >= 1000 and lent(scratch, stream, 10) is first
+    default = lent(scratch, None, 10)
+    assert default is lent(scratch, device.default_stream, 10) and default is not first
 
 
 def test_a_replaced_buffer_stays_valid(device, scratch):
     """A buffer that a larger one replaced stays valid, because launches in flight may use it."""
     stream = device.new_stream()
-    with scratch.of(stream, 1) as small:
-        pass
-    with scratch.of(stream, small.nbytes + 1) as large:
-        assert large.nbytes > small.nbytes and large.address != small.address
+    small = lent(scratch, stream, 1)
+    large = lent(scratch, stream, small.nbytes + 1)
+    assert large.nbytes > small.nbytes and large.address != small.address
     device.upload(small.address, b"\1" * small.nbytes)  # A freed buffer would be refused.
     assert device.download(small.address, 4) == b"\1" * 4
 
@@ -46,8 +49,7 @@ def test_a_graph_has_its_own_memory(device, scratch):
     stream, pieces = device.new_stream(), []
     for capture in (0, 1, 1, 2, 0):
         stream.capture = lambda capture=capture: capture
-        with scratch.of(stream, 10) as memory:
-            pieces.append(memory)
+        pieces.append(lent(scratch, stream, 10))
     assert pieces[1] is pieces[2] and pieces[0] is pieces[4] and len({id(piece) for piece in pieces}) == 3
 
 
@@ -59,16 +61,17 @@ def test_launches_of_two_threads_do_not_mix(device, scratch):
     def other():
         entered.wait(60)
         waiting.set()
-        with scratch.of(stream, 1):
-            order.append("other")
+        scratch.lend(stream, 1, lambda _: order.append("other"))
 
-    thread = threading.Thread(target=other)
-    thread.start()
-    with scratch.of(stream, 1):
+    def first(_memory):
         entered.set()
         waiting.wait(60)
         thread.join(0.2)
         order.append("first")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    scratch.lend(stream, 1, first)
     thread.join(60)
     assert order == ["first", "other"]
 
@@ -76,6 +79,6 @@ def test_launches_of_two_threads_do_not_mix(device, scratch):
 def test_the_emulated_device_has_no_more_than_is_asked_for(device):
     """Each call gets new memory of the exact size, filled with 0xFF."""
     for nbytes in (64, 16):
-        with device.scratch.of(None, nbytes) as memory:
-            assert memory.nbytes == nbytes and set(device.download(memory.address, nbytes)) == {0xFF}
-            device.fill(memory.address, nbytes, 0)
+        memory = lent(device.scratch, None, nbytes)
+        assert memory.nbytes == nbytes and set(device.download(memory.address, nbytes)) == {0xFF}
+        device.fill(memory.address, nbytes, 0)
