@@ -8,8 +8,8 @@ state, or change state outside their arguments. The C library's memo (``abi/memo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from functools import lru_cache
+from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import Any
 
@@ -53,21 +53,16 @@ INTEGERS = {
     "size_t": (0, 2**64 - 1),
     "unsigned long long": (0, 2**64 - 1),
 }
-STATES = Answers()  # Equal states of descriptors are one object, so that keys are compared by identity.
 HANDLE = "cudnnHandle_t"
 FLOATS = ("float", "double")
-PASSED = {*ENUMERATIONS, *INTEGERS, *FLOATS}  # arguments that a key can hold
+STREAM = "cudaStream_t"
+PASSED = {*ENUMERATIONS, *INTEGERS, *FLOATS, STREAM}  # arguments that a key can hold
 POINTED = {*ENUMERATIONS, *INTEGERS, "void"}  # arrays that a key can hold, and a number of the type that the call names
 PLAIN = frozenset({bool, float, int, *ENUMERATIONS.values()})  # These types are immutable.
-
-
-@lru_cache(maxsize=64)
-def _packer(count: int) -> Callable[..., bytes]:
-    return Struct(f"{count}q").pack
-
-
-# PACK maps a type to what packs the integers of an array for a key. Other sequences may be mutable or endless.
-PACK = {list: _packer, tuple: _packer}
+MAX_PACKED = 1024  # numbers of an array that a key can hold
+PACKERS = [Struct(f"{count}q").pack for count in range(MAX_PACKED + 1)]
+# PACK maps a type to what packs the integers of an array for a key, by their number. Other sequences may be mutable.
+PACK = {list: PACKERS, tuple: PACKERS}
 
 
 def depends_on_more(name: str) -> bool:
@@ -108,7 +103,7 @@ def is_repeated(function: Function) -> bool:
 
 
 def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a caching version of a host-side function, or ``anew`` itself if it is not repeated.
+    """Return a host-side function, in a caching version if it is repeated.
 
     A cached answer holds the result and the new values of the descriptors that the call changes. Errors are not cached.
 
@@ -117,49 +112,41 @@ def repeating(function: Function, anew: Callable[..., Any]) -> Callable[..., Any
     parameters = function.arguments
     has_handle = bool(parameters) and parameters[0].base_type == HANDLE
     if not is_repeated(function):
-        return anew
+        return quick(function, anew)[1]
     own, states, is_query = Answers(), _states(function), function.name.startswith("cudnnGet")
-    key_of, find = keys_of(function, None if has_handle else own)
-    changed = [i for i in states if not (is_query and parameters[i].direction == "in")]
+    altered = [i for i in states if not (is_query and parameters[i].direction == "in")]
+    altered += [0 for p in parameters if p.base_type == STREAM]  # The handle gets another stream.
+    changed = {i: attrgetter(*_attributes(parameters[i])) for i in altered}
     dropouts = _named(function)
     naming = [i for i in states if dropouts and parameters[i].base_type in QUERIED]
     numbers = [i for i, p in enumerate(parameters) if p.base_type in PASSED | POINTED]
 
-    def call(*arguments: Any, **named: Any) -> Any:
-        if named or api_log.active or not replay.live or CHECKS.off or (releases.in_use and not has_handle):
-            return anew(*arguments, **named)
+    def made(*arguments: Any) -> Any:
+        """Compute the answer; cache it, or raise INTERNAL_ERROR if it differs from the cached one."""
+        if api_log.active or not replay.live or CHECKS.off or (releases.in_use and not has_handle):
+            return anew(*arguments)
         try:
-            found = find(*arguments)
+            key, kept = key_of(*arguments), arguments[0].answers if has_handle else own
+            found = kept.get(key)
         except Exception:  # The checks name the wrong argument.
             return anew(*arguments)
-        if found is None or replay.compares:
-            return made(arguments, found)
-        for i, value in found[1]:
-            arguments[i].value = value
-        for i in naming:
-            arguments[i].named = tuple([arguments[j] for j in dropouts])
-        return found[0]
-
-    def made(arguments: tuple[Any, ...], found: Any) -> Any:
-        """Compute the answer; cache it, or compare it with ``found`` and raise INTERNAL_ERROR if they differ."""
-        key, kept = key_of(*arguments), arguments[0].answers if has_handle else own
         result = anew(*arguments)
-        for i in changed:
-            arguments[i].value = _shared(arguments[i].value)
-        answer = (result, [(i, arguments[i].value) for i in changed])
+        answer = (result, *[state_of(arguments[i]) for i, state_of in changed.items()])
         if found is not None:
             require_same(found, answer, function.name)
         given = [tuple(a) if type(a := arguments[i]) is list else a for i in numbers]
-        if found is None and _is_plain((result, *given)) and (has_handle or not releases.in_use):
+        if found is None and _is_plain((result, *given)):
             kept.keep(key, answer)
         return result
 
+    names = [p.name for p in parameters]
+    effects = [
+        f"{', '.join(f'{names[i]}.{name}' for name in _attributes(parameters[i]))} = found_[{n}]"
+        for n, i in enumerate(changed, 1)
+    ]
+    effects += [f"{names[i]}.named = ({', '.join(names[j] for j in dropouts)},)" for i in naming]
+    key_of, call = quick(function, made, [*effects, "return found_[0]"], None if has_handle else own)
     return call
-
-
-def _shared(state: Any) -> Any:
-    """Return the first of the states that are equal to this one."""
-    return STATES.of(state, lambda: state)
 
 
 def require_same(found: Any, answer: Any, name: str) -> None:
@@ -169,39 +156,77 @@ def require_same(found: Any, answer: Any, name: str) -> None:
         raise CudnnError(INTERNAL_ERROR, None, text, name)
 
 
-def keys_of(
-    function: Function, own: Answers | None = None, computes: bool = False, optional: Collection[str] = ()
+def quick(
+    function: Function,
+    slow: Callable[..., Any],
+    answered: Sequence[str] = (),
+    own: Answers | None = None,
+    held: Callable[..., Any] | None = None,
+    optional: Collection[str] = (),
 ) -> tuple[Callable[..., tuple[Any, ...]], Callable[..., Any]]:
-    """Return two functions of a call's arguments: one makes the cache key, in which a type precedes each value, the
-    other finds the cached answer or returns None. They raise any exception if there is no key.
+    """Return two functions of a call's arguments: one makes the cache key, in which a type precedes each value, and
+    raises any exception if there is no key; the other is the call.
 
-    own: the answers of a function without a handle. computes: whether the function takes device memory.
-    optional: names parameters that may be NULL although the function table does not say so.
+    The call is written as text, so that it runs few other functions of Python where its answer is cached.
+
+    slow: serves a call without a cached answer, or one that somebody observes. answered: statements that return the
+    cached answer ``found_``; there is none without them. own: the answers of a function without a handle. held: returns the
+    memory that a computing call's descriptors hold; None for a host-side function. optional: names parameters that may be
+    NULL although the function table does not say so.
     """
-    names = [f"a{i}" for i in range(len(function.arguments))]
     parts = [f"{function.name!r}"]
-    for a, p in zip(names, function.arguments, strict=True):
+    for p in function.arguments:
+        a = p.name
         if p.base_type == HANDLE:
             continue
         if p.memory == "device":
             if p.nullable or p.name in optional or p.base_type in INTEGERS:
                 parts.append(f"{a} is None")
         elif p.base_type in DESCRIPTORS:
-            if not computes:
+            if held is None:
                 parts.append(f"type({a}), {_state(function, p, a)}")
             else:
-                parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")
+                is_optional = (optional or p.nullable) and not p.is_pointer
+                parts.append(
+                    f"seen_({a})" if p.is_pointer else f"{a}.spec.mark" + f" if {a} is not None else {a}" * is_optional
+                )
         elif p.is_pointer and p.typed_by is None and p.base_type != "void":
             types = f", *map(type, {a})" if p.base_type in ENUMERATIONS else ""
-            parts.append(f"pack[type({a})](len({a}))(*{a}){types}")
+            parts.append(f"pack_[type({a})][len({a})](*{a}){types}")
         elif p.base_type in (*FLOATS, "void"):  # Their text distinguishes -0.0 from 0.0 and lets NaN equal itself.
             parts.append(f"type({a}), {a} if {a} == {a} != 0 else repr({a})")
         else:
             parts.append(f"type({a}), {a}")
-    key, kept = f"({', '.join(parts)},)", "own" if own is not None else "a0.answers"
-    texts = [f"lambda {', '.join(names)}: {body}" for body in (key, f"{kept}.get({key})")]
-    key_of, find = (eval(text, {"pack": PACK, "seen": seen, "own": own}) for text in texts)
-    return key_of, find
+    names, key = ", ".join(p.name for p in function.arguments), f"({', '.join(parts)},)"
+    text = f"def key_({names}):\n    return {key}\ndef {function.name}({names}):\n"
+    if answered:
+        text += f"""
+    if replay_.live and not (replay_.compares or log_.active or checks_.off{" or releases_.in_use" * (own is not None)}):
+        try:
+            found_ = {function.arguments[0].name + ".answers" if own is None else "own_"}.get({key})
+            if found_ is not None:
+                {(chr(10) + 16 * " ").join(answered)}
+        except Exception:
+            pass
+"""
+    text += f"    return slow_({names})"
+    made: dict[str, Any] = {
+        "pack_": PACK, "seen_": seen, "own_": own, "slow_": slow, "replay_": replay, "log_": api_log, "checks_": CHECKS,
+        "releases_": releases, "held_": held,
+    }  # fmt: skip
+    exec(compile(text, f"<call of {function.name}>", "exec"), made)
+    return made["key_"], made[function.name]
+
+
+def _attributes(parameter: Parameter) -> tuple[str, ...]:
+    """Return the names of the attributes that hold the state of a handle or descriptor that a call changes."""
+    if parameter.base_type == HANDLE:
+        return "stream", "user_stream"
+    return (
+        ("spec", "options")
+        if parameter.base_type in OPTIONED
+        else ("spec" if parameter.base_type in VALUES else "value",)
+    )
 
 
 def _state(function: Function, parameter: Parameter, name: str) -> str:
@@ -211,8 +236,9 @@ def _state(function: Function, parameter: Parameter, name: str) -> str:
         return f"{name} and ({name}.alive, {name}.spec)"
     if is_replaced_by(function.name, parameter) or (base_type in QUERIED and _named(function)):
         return f"{name}.alive"
-    is_complete = base_type in REPLACED or function.name.startswith("cudnnGet")
-    return f"{name}.alive, {name}.{'spec' if is_complete and base_type not in OPTIONED else 'value'}"
+    if base_type in VALUES:
+        return f"{name}.alive, {name}.spec and {name}.spec.mark" + f", {name}.options" * (base_type in OPTIONED)
+    return f"{name}.alive, {name}.{'spec' if function.name.startswith('cudnnGet') else 'value'}"
 
 
 def seen(value: Any) -> Any:

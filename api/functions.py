@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import api_log, releases
-from .answers import INTEGERS, keys_of, repeating, require_same, seen
+from .answers import FLOATS, HANDLE, INTEGERS, STREAM, quick, repeating, require_same, seen
 from .descriptors import DESCRIPTORS, Descriptor
 from .document import Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
@@ -46,6 +46,7 @@ from .status import (
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # scalars per tensor, the exclusive limit for computing calls (docs/errata.md, D125)
 STARTS_KEPT = 64  # memory of an operation's calls for which its launches are kept
+Check = Callable[[Parameter, Any], Any]  # It returns the argument as the body gets it, or raises CudnnError.
 Launch = Callable[[Handle, "_Prepared", list[Any]], None]
 
 
@@ -103,12 +104,9 @@ class _Documented:
         self.fresh = frozenset(fresh)
         self.unchecked = frozenset(unchecked)
         self.optional = frozenset(optional)
+        self.checks = [(parameter, *self._checks_of(parameter)) for parameter in self.parameters]
         if unknown := self.optional - set(documented):
             raise TypeError(f"{self.name} has no parameters {sorted(unknown)}")
-
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Return the arguments of a call in the document's order; raise TypeError if they do not fit."""
-        return tuple(inspect.signature(self.body).bind(*args, **kwargs).arguments.values())
 
     def refuse(self, name: str, problem: str) -> CudnnError:
         """Return the error for an argument that is invalid by itself, or for memory that a descriptor holds."""
@@ -138,36 +136,37 @@ class _Documented:
             text = str(error) or "the host has no memory left"
             raise CudnnError(ALLOC_FAILED, self.function.out_of_memory, text, name) from error
 
-    def check(self, parameter: Parameter, value: Any) -> Any:
-        """Return the argument in the form that the body receives; raise CudnnError if it is invalid by itself."""
-        base = parameter.base_type
-        if parameter.name in self.unchecked:
-            return value
-        if base == "cudnnHandle_t":
-            return self._handle(parameter, value)
-        if value is None:
-            if parameter.nullable or parameter.name in self.optional or base in ("cudaStream_t",):
-                return None
-            return self._null(parameter)
-        if base in DESCRIPTORS:
-            if parameter.is_pointer:
-                return self._descriptors(parameter, value)
-            return self._descriptor(parameter, value)
-        if parameter.memory == "device":
-            return value
-        if base in ENUMERATIONS and not parameter.is_pointer:
-            return self._enumerator(parameter, value)
-        if base in ENUMERATIONS:
-            return tuple(self._enumerator(parameter, item) for item in self._sequence(parameter, value, "enumerators"))
-        if base in INTEGERS:
-            if parameter.is_pointer:
-                return self._integers(parameter, value)
-            return self._integer(parameter, value)
-        if base in ("double", "float") or (base == "void" and parameter.memory == "host" and parameter.name != "udata"):
-            return self._number(parameter, value)
-        return value
+    def check(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return a call's arguments in the form that the body receives; raise CudnnError if one is invalid by itself."""
+        checked = []
+        for i, (parameter, check, null) in enumerate(self.checks):
+            value = arguments[i]
+            wanted = null if value is None else check
+            checked.append(value if wanted is None else wanted(parameter, value))
+        return checked
 
-    def _null(self, parameter: Parameter) -> None:
+    def _checks_of(self, parameter: Parameter) -> tuple[Check | None, Check | None]:
+        """Return the checks of a parameter's arguments and of NULL; None accepts everything."""
+        base, is_array = parameter.base_type, parameter.is_pointer
+        if parameter.name in self.unchecked:
+            return None, None
+        if base == HANDLE:
+            return self._handle, self._handle
+        check: Check | None = None
+        if base in DESCRIPTORS:
+            check = self._descriptors if is_array else self._descriptor
+        elif parameter.memory == "device":
+            check = None
+        elif base in ENUMERATIONS:
+            check = self._enumerators if is_array else self._enumerator
+        elif base in INTEGERS:
+            check = self._integers if is_array else self._integer
+        elif base in FLOATS or (base == "void" and parameter.memory == "host" and parameter.name != "udata"):
+            check = self._number
+        is_optional = parameter.nullable or parameter.name in self.optional or base == STREAM
+        return check, None if is_optional else self._null
+
+    def _null(self, parameter: Parameter, _value: None) -> None:
         """Refuse a NULL, unless the emulated cuDNN release accepts it."""
         error = self.refuse(parameter.name, "is NULL")
         if not releases.serves(str(error.clause), error.message, {"argument": parameter.name}):
@@ -212,6 +211,9 @@ class _Documented:
             if (meant := releases.enumerator(str(error.clause), parameter.base_type, value)) is None:
                 raise error from None
             return enumeration[meant]
+
+    def _enumerators(self, parameter: Parameter, value: Any) -> tuple[Any, ...]:
+        return tuple(self._enumerator(parameter, item) for item in self._sequence(parameter, value, "enumerators"))
 
     def _integer(self, parameter: Parameter, value: Any) -> int:
         lowest, highest = INTEGERS[parameter.base_type]
@@ -279,27 +281,19 @@ def documented(
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         checks = _Documented(body, invalid or {}, fresh, unchecked)
 
-        def anew(*args: Any, **kwargs: Any) -> Any:
-            arguments = checks.bind(args, kwargs) if kwargs or len(args) != count else args
+        def anew(*arguments: Any) -> Any:
             if api_log.active:
                 api_log.log_call(checks.function, arguments)
             try:
-                if releases.in_use and arguments and isinstance(arguments[0], Handle):
-                    with releases.acting(arguments[0].release):
-                        return answer(arguments)
-                return answer(arguments)
+                if not has_handle or not isinstance(handle := arguments[0], Handle):
+                    return body(*checks.check(arguments))
+                with releases.acting(handle.release) if releases.in_use else handle.lock, handle.lock:
+                    return body(*checks.check(arguments))
             except Exception:
                 with checks.errors("cudnnStatus_t/c08"):
                     raise
 
-        def answer(arguments: tuple[Any, ...]) -> Any:
-            checked = [check(p, a) for p, a in zip(checks.parameters, arguments, strict=True)]
-            if checked and isinstance(checked[0], Handle):
-                with checked[0].lock:
-                    return body(*checked)
-            return body(*checked)
-
-        check, count = checks.check, len(checks.parameters)
+        has_handle = bool(checks.parameters) and checks.parameters[0].base_type == HANDLE
         call = functools.wraps(body)(repeating(checks.function, anew))
         call.checks = checks  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
@@ -338,12 +332,7 @@ def computing(
         clause = failed if "/" in failed else f"{checks.name}/{failed}"
         made = (runs or _Computing)(checks, body, tuple(memory), clause, small or {})
         made.named = named or {}
-        run, count = made.run, made.count
-
-        @functools.wraps(body)
-        def call(*args: Any, **kwargs: Any) -> None:
-            run(checks.bind(args, kwargs) if kwargs or len(args) != count else args)
-
+        call = functools.wraps(body)(made.call)
         call.computing = made  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
@@ -384,14 +373,31 @@ class _Computing:
         self.count = len(parameters)
         self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
-        self.key, self.find = keys_of(checks.function, computes=True, optional=checks.optional)
+        self.key, self.call = quick(
+            checks.function, lambda *args: self.run(args), self._answered(), None, self.held, checks.optional
+        )
         self.position = {parameters[i].name: i for i in self.device}
 
-    def with_held(self, args: Any, held: Sequence[str]) -> Any:
-        """Return the arguments, followed by the memory of each operand in ``held``, which a descriptor of the call
-        holds."""
+    def _answered(self) -> list[str]:
+        """Return the statements that launch ``found_`` on memory that passed the checks earlier."""
+        handle, names = self.checks.parameters[0].name, [self.checks.parameters[i].name for i in self.device]
+        memory = "".join(f"{name} if {name} is None else find_({name}), " for name in names)
+        held = ", ".join(p.name for p in self.checks.parameters)
+        return [
+            "if found_.starts:",
+            f"    find_ = {handle}.backend.operand",
+            f"    memory_ = ({memory})",
+            "    if found_.held:",
+            f"        memory_ += tuple([each if each is None else find_(each) for each in held_(({held},), found_.held)])",
+            "    start_ = found_.starts.get(memory_)",
+            "    if start_ is not None:",
+            f"        return start_({handle}.stream)",
+        ]
+
+    def held(self, args: Any, operands: Sequence[str]) -> list[Any]:
+        """Return the memory of operands that a descriptor of the call holds; None for memory that none holds."""
         holders = [args[i] for i in self.described if isinstance(args[i], Descriptor)]
-        return [*args, *(next((m for h in holders if (m := h.held(operand)) is not None), None) for operand in held)]
+        return [next((m for h in holders if (m := h.held(operand)) is not None), None) for operand in operands]
 
     def run(self, args: tuple[Any, ...], launch: Launch | None = None) -> None:
         """Run the cached operation for these arguments, or prepare a new one.
@@ -414,23 +420,21 @@ class _Computing:
 
     def found(self, args: tuple[Any, ...]) -> tuple[_Prepared, Sequence[Any]]:
         """Return the prepared operation of a call and the sequence that holds its operands' memory: the arguments."""
-        try:
-            prepared = self.find(*args)
-        except Exception:  # The checks below name the wrong argument.
-            prepared = None
-        if prepared is None or replay.compares:  # A destroyed handle also has no answers.
-            earlier, prepared = prepared, self._prepare(args)
-            if earlier is not None:
-                require_same(earlier.operation, prepared.operation, self.checks.name)
-        return prepared, self.with_held(args, prepared.held) if prepared.held else args
-
-    def _prepare(self, args: tuple[Any, ...]) -> _Prepared:
+        key = prepared = None
         try:
             key = self.key(*args)
-        except Exception:
-            key = None
+            prepared = args[0].answers.get(key)
+        except Exception:  # The checks below name the wrong argument.
+            pass
+        if prepared is None or replay.compares:  # A destroyed handle also has no answers.
+            earlier, prepared = prepared, self._prepare(args, key)
+            if earlier is not None:
+                require_same(earlier.operation, prepared.operation, self.checks.name)
+        return prepared, (*args, *self.held(args, prepared.held)) if prepared.held else args
+
+    def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         with releases.acting(getattr(args[0], "release", None)):
-            checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+            checked = self.checks.check(args)
             given = [value if i in self.device else seen(value) for i, value in enumerate(checked)]
             return self._remembered(checked[0], self.body(*given), key)
 
@@ -441,7 +445,8 @@ class _Computing:
         self._countable(operation, required)
         memory = tuple([self._demand(operation, name, required[name], held) for name in required])
         with handle.lock:
-            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held)
+            positions = self._positions(memory, held)
+            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held, positions)
             if key is not None and not CHECKS.off:
                 handle.answers.keep(key, prepared)
         return prepared
@@ -463,27 +468,33 @@ class _Computing:
             return self.count + len(held) - 1
         return self.position[parameter]
 
+    def _positions(self, memory: Sequence[Demand], held: Sequence[str]) -> tuple[int, ...]:
+        """Return the indices of a call's memory."""
+        return (*self.device, *range(self.count, self.count + len(held)))
+
     def _demand(self, operation: Operation, name: str, required: MemoryRequirement, held: list[str]) -> Demand:
         parameter = self.named.get(name) or operation.parameter_of(name)
         return Demand(name, parameter, *required[:3], self._position(operation, name, parameter, held))
 
     def _start(self, handle: Handle, prepared: _Prepared, given: Sequence[Any]) -> Callable[[Any], None]:
         """Return the function of the stream that runs a call on this memory, which passed the checks now or earlier."""
-        starts = replay.live and prepared.starts
-        if starts:
+        bound, known = getattr(prepared.launch, "bound", None), None
+        if bound is None:
+            return functools.partial(prepared.launch, self._operands(handle, prepared, given))
+        if replay.live:
             find = handle.backend.operand
             try:
-                known = [None if (memory := given[i]) is None else find(memory) for i in prepared.positions]
-                if (start := starts.get(tuple(known))) is not None:
+                known = tuple([None if (memory := given[i]) is None else find(memory) for i in prepared.positions])
+                if (start := prepared.starts.get(known)) is not None:
                     return start
             except Exception:  # The checks below name the invalid memory.
-                pass
-        operands, bound = self._operands(handle, prepared, given), getattr(prepared.launch, "bound", None)
-        if bound is None:
-            return functools.partial(prepared.launch, operands)
-        start, is_final = bound(operands)
-        if is_final and not CHECKS.off:
-            prepared.starts.keep(tuple(operands), start)
+                known = None
+        operands = self._operands(handle, prepared, given)
+        start, is_final, is_alone = bound(operands)
+        if not is_alone:
+            start = functools.partial(_start_all, handle.lock, start)
+        if is_final and known is not None and not CHECKS.off:
+            prepared.starts.keep(known, start)
         return start
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Sequence[Any]) -> list[Any]:
@@ -517,6 +528,12 @@ class _Computing:
             raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
 
 
+def _start_all(lock: Any, start: Callable[[Any], None], stream: Any) -> None:
+    """Start several launches; those of another thread do not come between."""
+    with lock:
+        start(stream)
+
+
 class _Executing(_Computing):
     """Run a plan on the memory that a parameter pack holds; the body returns the operation and its memory in operand
     order."""
@@ -524,6 +541,12 @@ class _Executing(_Computing):
     def __init__(self, checks: _Documented, *rest: Any) -> None:
         super().__init__(checks, *rest)
         self.kinds = tuple(DESCRIPTORS[checks.parameters[i].base_type] for i in self.described)
+
+    def _answered(self) -> list[str]:
+        return []
+
+    def _positions(self, memory: Sequence[Demand], held: Sequence[str]) -> tuple[int, ...]:
+        return tuple([demand.position for demand in memory])
 
     def _position(self, operation: Operation, name: str, parameter: str, held: list[str]) -> int:
         return operation.operands.index(name)
@@ -534,7 +557,7 @@ class _Executing(_Computing):
         described = type(plan) is of_plan and type(pack) is of_pack
         plan_spec, pack_spec = (plan.spec, pack.spec) if described else (None, None)
         if plan_spec is None or pack_spec is None or type(handle) is not Handle or not handle.alive:
-            checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+            checked = self.checks.check(args)
             plan_spec, pack_spec = map(seen, checked[1:])
         operation, memory = self.body(handle, plan_spec, pack_spec)
         if operation is None:
@@ -641,15 +664,23 @@ class _Prepared:
     """Hold an operation that passed all checks, its operands' memory requirements and its launcher.
 
     ``pairs`` lists the operands that must not overlap: index of a written operand, index of another one, and the bytes
-    of both. ``held`` names the operands that descriptors hold. ``starts`` maps operands that passed all checks to a
-    function of the stream, for backends whose launchers can be bound to operands.
+    of both. ``held`` names the operands that descriptors hold. ``positions`` are the indices of the call's memory.
+    ``starts`` maps this memory, once it has passed all checks, to a function of the stream, for backends whose launchers can
+    be bound to operands.
     """
 
     __slots__ = ("held", "launch", "memory", "operation", "pairs", "positions", "starts")
 
-    def __init__(self, operation: Operation, memory: tuple[Demand, ...], launch: Any, held: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        memory: tuple[Demand, ...],
+        launch: Any,
+        held: Sequence[str] = (),
+        positions: Sequence[int] = (),
+    ) -> None:
         self.operation, self.memory, self.launch, self.held = operation, memory, launch, held
-        self.positions, self.starts = tuple([demand.position for demand in memory]), Answers(STARTS_KEPT)
+        self.positions, self.starts = positions, Answers(STARTS_KEPT)
         self.pairs = [
             (i, j, first.nbytes, second.nbytes)
             for i, first in enumerate(memory)

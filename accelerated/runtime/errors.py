@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dualdnn.api.operations.backend import BackendError, Unavailable
 
-class DeviceError(RuntimeError):
+
+class DeviceError(BackendError):
     """Report that a kernel, a copy or an allocation failed on the device."""
 
 
-class DeviceUnavailable(RuntimeError):
+class DeviceUnavailable(Unavailable):
     """Report that a device or its kernels are unavailable: a driver, package, compiler or header is missing."""
 
 

@@ -163,16 +163,17 @@ class GpuFunction(Function):
         self.in_shape(shape)(bytes(arguments))(stream)
 
     def in_shape(self, shape: LaunchShape) -> Callable[[bytes], Launching]:
-        configurations, kernel = Answers(STREAMS_KEPT), self._kernel
+        configurations, start, kernel = Answers(STREAMS_KEPT), self._kernel.start, self._kernel.handle
 
         def bound(arguments: bytes) -> Launching:
             content = ctypes.c_char_p(arguments)
             pointer = ctypes.addressof(content)
 
             def launch(stream: Stream | None) -> None:
-                number = stream.handle if stream else 0
-                how = configurations.get(number) or configurations.of(number, lambda: self._configure(shape, number))
-                if code := kernel.start(how.address, kernel.handle, pointer, None):
+                number = 0 if stream is None else stream.handle
+                if (how := configurations.get(number)) is None:
+                    how = configurations.of(number, lambda: self._configure(shape, number))
+                if code := start(how.address, kernel, pointer, None):
                     self._launch_entered(code, how, content, shape)
 
             return launch

@@ -34,6 +34,9 @@ class Stream(ABC):
     handle: int
     device: DeviceMemory
 
+    def __repr__(self) -> str:
+        return f"<stream {self.handle:#x} of {self.device.name}>"
+
     @abstractmethod
     def synchronize(self) -> None:
         """Wait until all work of the stream has finished."""

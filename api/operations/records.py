@@ -9,23 +9,29 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, TypeVar, dataclass_transform
 
 from ..enumerations import ENUMERATIONS
 from ..lazy import load
+from .answers import Answers
 
 T = TypeVar("T")
 
+
 RECORDS: dict[str, type] = {}
 _ENUMERATORS = {member.name: member for enumeration in ENUMERATIONS.values() for member in enumeration}
+_MARKS = Answers()
 _CONSTANTS = {"nan": float("nan"), "inf": float("inf"), **_ENUMERATORS}
 
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
     """Return ``cls`` as a frozen dataclass that prints as parseable text and caches its hash. Equality distinguishes
-    -0.0 from 0.0 and treats NaN as equal to NaN."""
+    -0.0 from 0.0 and treats NaN as equal to NaN.
+
+    ``mark`` stands for the record in keys of dictionaries, where its hash would cost more. Records with one mark are equal.
+    """
     made: Any = dataclass(frozen=True, repr=False, eq=False)(cls)
     names = tuple(field.name for field in fields(made))
 
@@ -47,7 +53,11 @@ def record(cls: type[T]) -> type[T]:
     def equal(self: Any, other: Any) -> bool:
         return self is other or (type(other) is made and identity(self) == identity(other))
 
-    made.__hash__, made.__eq__ = cached_hash, equal
+    def mark(self: Any) -> object:
+        return _MARKS.of((made, identity(self)), object)
+
+    made.__hash__, made.__eq__, made.mark = cached_hash, equal, cached_property(mark)
+    made.mark.__set_name__(made, "mark")
     made.__repr__ = made.__str__ = _text
     RECORDS[cls.__name__] = made
     return made

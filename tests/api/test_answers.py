@@ -2,6 +2,8 @@
 
 import contextlib
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -55,7 +57,7 @@ def test_a_function_that_is_not_pure_is_noticed_where_answers_are_compared(count
     extra[0] = 4
     assert size_of(tensor(1, 2, 3, 4)) == 96
     monkeypatch.setattr(replay, "compares", True)
-    with pytest.raises(CudnnError, match=r"INTERNAL_ERROR: \(96, \[\]\) was answered before, \(100") as noticed:
+    with pytest.raises(CudnnError, match=r"INTERNAL_ERROR: \(96,\) was answered before, \(100") as noticed:
         size_of(tensor(1, 2, 3, 4))
     assert noticed.value.status == INTERNAL_ERROR and len(asked) == 2
 
@@ -221,22 +223,101 @@ def activated():
 
 
 def test_a_repeated_call_runs_few_functions(activated, monkeypatch):
-    """A setter that was called before runs 4 functions, and 2 more for an array. A computing call runs 18, in place or not,
-    the launch included."""
+    """A setter that was called before runs 2 functions, and 2 more for an array. A computing call runs 5, the launch included,
+    and 1 for each buffer."""
     handle, arguments = activated
     monkeypatch.setattr(EmulatedFunction, "in_shape", lambda *_: lambda arguments: lambda stream: None)
     first, second = handle.zeros(96), handle.zeros(96)
     for given in (arguments(first, second), arguments(first, first), arguments(second, first)):
         counts = [functions_called(cudnn.cudnnActivationForward, *given) for _ in range(3)]
-        assert counts[0] > counts[1] == counts[2] <= 18, counts
+        assert counts[0] > counts[1] == counts[2] <= 7, counts
     x, dims, strides = tensor(1, 2, 3, 4), [1, 2, 3, 4], [24, 12, 4, 1]
     cudnn.cudnnSetTensorNdDescriptor(x, FLOAT, 4, dims, strides)
-    assert functions_called(cudnn.cudnnSetTensor4dDescriptor, x, NCHW, FLOAT, 1, 2, 3, 4) <= 4
-    assert functions_called(cudnn.cudnnSetTensorNdDescriptor, x, FLOAT, 4, dims, strides) <= 8
+    assert functions_called(cudnn.cudnnSetTensor4dDescriptor, x, NCHW, FLOAT, 1, 2, 3, 4) <= 2
+    assert functions_called(cudnn.cudnnSetTensorNdDescriptor, x, FLOAT, 4, dims, strides) <= 6
     convolution = cudnn.cudnnCreateConvolutionDescriptor()
     for count in (1, 2, 1, 2, 1):  # The key holds the earlier options, too.
         counted = functions_called(cudnn.cudnnSetConvolutionGroupCount, convolution, count)
-    assert counted <= 6
+    assert counted <= 2
+    cudnn.cudnnSetStream(handle, None)
+    assert functions_called(cudnn.cudnnSetStream, handle, None) <= 2
+
+
+class ReadOnly:
+    def __init__(self, buffer):
+        self.__cuda_array_interface__ = {
+            "version": 3, "shape": (buffer.nbytes,), "typestr": "|u1", "data": (buffer.address, True),
+        }  # fmt: skip
+
+
+def test_a_repeated_call_still_refuses_memory(activated):
+    """The second call has launched on the same addresses. Each later one has one wrong argument, and changes nothing."""
+    handle, arguments = activated
+    other = cudnn.cudnnCreate(backend="reference").zeros(96)
+    source, target = handle.to_device(np.arange(24, dtype=np.float32)), handle.zeros(192)
+    for _ in range(2):
+        cudnn.cudnnActivationForward(*arguments(source, target))
+    before = target.to_host(np.uint8, 192)
+    wrong = {
+        "is NULL": (source, None),
+        "has 92 bytes, 96 are needed": (source.slice(0, 92), target),
+        "no multiple of the 4 bytes": (source, target.slice(2, 96)),
+        "memory is read-only": (source, ReadOnly(target)),
+        "share memory|overlap": (target, target.slice(4, 96)),
+        "is a HostBuffer, not device memory": (other, target),
+        "address": (source, 2**64),
+    }
+    for message, memory in wrong.items():
+        for _ in range(2):
+            with pytest.raises(CudnnError, match=message):
+                cudnn.cudnnActivationForward(*arguments(*memory))
+    assert np.array_equal(before, target.to_host(np.uint8, 192))
+    cudnn.cudnnActivationForward(*arguments(source, target))
+    part = target.slice(0, 96)
+    cudnn.cudnnActivationForward(*arguments(source, part))
+    target.free()
+    for memory in (target, part):
+        with pytest.raises(CudnnError, match="was freed"):
+            cudnn.cudnnActivationForward(*arguments(source, memory))
+    cudnn.cudnnDestroy(handle)
+    with pytest.raises(CudnnError, match="was destroyed"):
+        cudnn.cudnnActivationForward(*arguments(source, source))
+
+
+def test_launches_of_a_repeated_call_stay_together(activated, monkeypatch):
+    """Four threads repeat a call of two launches on one handle; the second launch follows the first one of its thread."""
+    handle, arguments = activated
+    launched = []
+
+    def launch(_stream):
+        launched.append(threading.get_ident())
+        time.sleep(1e-4)  # Another thread may run now.
+
+    monkeypatch.setattr(records.Record, "bound", lambda *_: [launch, launch])
+    given = arguments(handle.zeros(96), handle.zeros(96))
+
+    def repeat():
+        for _ in range(20):
+            cudnn.cudnnActivationForward(*given)
+
+    threads = [threading.Thread(target=repeat) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(launched) == 160 and launched[::2] == launched[1::2]
+
+
+def test_a_repeated_call_uses_the_current_stream(activated, monkeypatch):
+    handle, arguments = activated
+    streams = []
+    monkeypatch.setattr(EmulatedFunction, "in_shape", lambda *_: lambda arguments: streams.append)
+    given, stream = arguments(handle.zeros(96), handle.zeros(96)), handle.new_stream()
+    for each in (None, stream, None, None, stream):
+        cudnn.cudnnSetStream(handle, each)
+        assert cudnn.cudnnGetStream(handle) is each
+        cudnn.cudnnActivationForward(*given)
+    assert streams == [None, stream, None, None, stream]
 
 
 def test_the_first_call_of_a_pooling_runs_few_functions():

@@ -8,9 +8,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from dualdnn.conformance.bench.calls import compiled, words_of
+from dualdnn.accelerated.runtime.emulated.device import EmulatedFunction
+from dualdnn.api import cudnn
+from dualdnn.api.answers import QUERIED, is_repeated
+from dualdnn.api.document import functions
+from dualdnn.api.functions import computing_of
+from dualdnn.conformance.bench.calls import Watched, compiled, run_samples, words_of
+
+# These calls launch several kernels, use scratch memory, or run what a descriptor holds.
+LONGER = (
+    "cudnnRNN", "cudnnMultiHeadAttn", "cudnnNormalizationBackward", "cudnnBatchNormalizationBackwardEx", "cudnnFusedOps", "cudnnCTCLoss",
+    "cudnnDropoutForward", "cudnnDivisiveNormalizationBackward", "cudnnBackendExecute",
+)  # fmt: skip
 
 
 @pytest.mark.long
@@ -30,6 +42,38 @@ def test_repeated_calls_do_not_ask_python(tmp_path: Path) -> None:
     for name, cost in costs.items():
         assert cost["asked"] <= 2, name
         assert 0 < cost["again_us"] < cost["first_us"] and cost["python_us"] > 0, name
+
+
+def test_repeated_calls_from_python_enter_few_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated host-side call of Python runs one function, the call itself. A launch adds one, and one for each operand."""
+    monkeypatch.setattr(EmulatedFunction, "in_shape", lambda *_: lambda arguments: lambda stream: None)
+    entered: dict[str, list[str]] = {}
+
+    def count(name: str, call: Any, arguments: tuple[Any, ...], _first: float) -> None:
+        for _ in range(2):
+            call(*arguments)
+        names = entered[name] = []
+        sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_qualname) if event == "call" else None)
+        try:
+            call(*arguments)
+        finally:
+            sys.setprofile(None)
+
+    handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
+    assert run_samples(lambda: (Watched(cudnn, count), handle), "") == []
+    counted = [
+        name
+        for name in entered
+        if not name.startswith(LONGER) and (computing_of(name) or is_repeated(functions()[name]))
+    ]
+    assert len(counted) > 50
+    for name in counted:
+        is_queried = any(p.base_type in QUERIED for p in functions()[name].arguments)
+        device = [p for p in functions()[name].arguments if p.memory == "device"]
+        assert len(entered[name]) <= (2 + len(device) if computing_of(name) else 4 if is_queried else 1), (
+            name,
+            entered[name],
+        )
 
 
 def test_arguments_of_any_kind_arrive(tmp_path: Path) -> None:
