@@ -379,7 +379,9 @@ class _Computing:
         self.position = {parameters[i].name: i for i in self.device}
 
     def _answered(self) -> list[str]:
-        """Return the statements that launch ``found_`` on memory that passed the checks earlier."""
+        """Return the statements that launch ``found_`` on memory that passed the checks earlier; none for a pack's."""
+        if not self.device:
+            return []
         handle, names = self.checks.parameters[0].name, [self.checks.parameters[i].name for i in self.device]
         memory = "".join(f"{name} if {name} is None else find_({name}), " for name in names)
         held = ", ".join(p.name for p in self.checks.parameters)
@@ -445,8 +447,7 @@ class _Computing:
         self._countable(operation, required)
         memory = tuple([self._demand(operation, name, required[name], held) for name in required])
         with handle.lock:
-            positions = self._positions(memory, held)
-            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held, positions)
+            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), self.device, held)
             if key is not None and not CHECKS.off:
                 handle.answers.keep(key, prepared)
         return prepared
@@ -467,10 +468,6 @@ class _Computing:
             held.append(parameter)
             return self.count + len(held) - 1
         return self.position[parameter]
-
-    def _positions(self, memory: Sequence[Demand], held: Sequence[str]) -> tuple[int, ...]:
-        """Return the indices of a call's memory."""
-        return (*self.device, *range(self.count, self.count + len(held)))
 
     def _demand(self, operation: Operation, name: str, required: MemoryRequirement, held: list[str]) -> Demand:
         parameter = self.named.get(name) or operation.parameter_of(name)
@@ -541,12 +538,6 @@ class _Executing(_Computing):
     def __init__(self, checks: _Documented, *rest: Any) -> None:
         super().__init__(checks, *rest)
         self.kinds = tuple(DESCRIPTORS[checks.parameters[i].base_type] for i in self.described)
-
-    def _answered(self) -> list[str]:
-        return []
-
-    def _positions(self, memory: Sequence[Demand], held: Sequence[str]) -> tuple[int, ...]:
-        return tuple([demand.position for demand in memory])
 
     def _position(self, operation: Operation, name: str, parameter: str, held: list[str]) -> int:
         return operation.operands.index(name)
@@ -676,11 +667,12 @@ class _Prepared:
         operation: Operation,
         memory: tuple[Demand, ...],
         launch: Any,
+        device: tuple[int, ...] = (),
         held: Sequence[str] = (),
-        positions: Sequence[int] = (),
     ) -> None:
         self.operation, self.memory, self.launch, self.held = operation, memory, launch, held
-        self.positions, self.starts = positions, Answers(STARTS_KEPT)
+        positions = {*device, *[demand.position for demand in memory]}
+        self.positions, self.starts = sorted(positions), Answers(STARTS_KEPT)
         self.pairs = [
             (i, j, first.nbytes, second.nbytes)
             for i, first in enumerate(memory)
