@@ -17,8 +17,9 @@ from dualdnn.api.files import check_writable, write
 from .forms import LEVELS, table
 from .included import Headers
 from .python_clients import port_python
+from .reached import port_c
 from .report import totals, write_report
-from .rewriting import defined_names, port_c
+from .rewriting import defined_names
 from .tree import HELPERS, Source, read, sources
 from .verdicts import VERDICTS, PortedFile
 
@@ -131,7 +132,7 @@ def port_file(path: Path, level: str, own_names: frozenset[str], headers: Header
         # Clients of dualdnn.api.miopen have the guide's calls.
         return port_python(str(path), text, table()) if b"cudnn" in text.lower() else PortedFile(str(path), text, text)
     try:
-        return port_c(str(path), text, table(level), own_names, headers.of(path, text))
+        return port_c(str(path), text, table(level), own_names, headers.of(path, text), headers)
     except RecursionError:
         return PortedFile(str(path), text, text, error="nests expressions too deeply")
 

@@ -8,20 +8,22 @@ from pathlib import Path
 
 from .declared import EVERYWHERE, SHARED, Declared
 from .forms import table
-from .rewriting import HEADER, called, declarations, parser
+from .reached import Included, declarations
+from .rewriting import HEADER, called, parser
 from .tree import read
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*(?:include|include_next|import)[ \t]*(["<][^">\n]+[">])', re.M)
 MAX_DEPTH = 200  # headers that include each other, as in GCC
 
 
-class Headers:
+class Headers(Included):
     """Reads each header once. An include is looked for beside its file, and among the ends of the paths to port."""
 
     def __init__(self, paths: Iterable[Path], level: str) -> None:
         self.level = level
         self.named: dict[str, list[Path]] = {}
         self.known: dict[Path, Declared | None] = {}
+        self.texts: dict[Path, bytes | None] = {}
         for path in paths:
             self.named.setdefault(path.name, []).append(path)
 
@@ -29,12 +31,12 @@ class Headers:
         """Return what the headers of a file declare, or None if they do not name cuDNN."""
         found = []
         for included in _INCLUDE.findall(text) if depth < MAX_DEPTH else ():
-            for header in self._paths(path, included):
+            for header in self.paths(path, included):
                 if (declared := self._header(header, depth)) is not None:
                     found.append(declared)
         return _together(found) if found else None
 
-    def _paths(self, path: Path, included: bytes) -> Iterator[Path]:
+    def paths(self, path: Path, included: bytes) -> Iterator[Path]:
         name = Path(included[1:-1].decode("utf-8", "surrogateescape"))
         beside = path.parent / name
         if HEADER.fullmatch(included):
@@ -49,14 +51,22 @@ class Headers:
         path = path.resolve()
         if path not in self.known:
             self.known[path] = None  # A header may include itself.
-            try:
-                text = read(path)
-            except (OSError, ValueError):
+            text = self.text(path)
+            if text is None:
                 return None
             outer = self.of(path, text, depth + 1)
             if outer is not None or b"cudnn" in text.lower():
-                self.known[path] = declarations(str(path), text, table(self.level), outer)
+                self.known[path] = declarations(str(path), text, table(self.level), outer, self)
         return self.known[path]
+
+    def text(self, path: Path) -> bytes | None:
+        """Return the bytes of a file that is included, or None where they are not text."""
+        if path not in self.texts:
+            try:
+                self.texts[path] = read(path)
+            except (OSError, ValueError):
+                self.texts[path] = None
+        return self.texts[path]
 
 
 def _together(headers: list[Declared]) -> Declared:

@@ -62,6 +62,8 @@ def values(node: Any) -> Iterator[Any]:
         elif kind == "conditional_expression":  # Python's order is value, condition, other value
             first, _, last = code(found)
             waiting += [last, first]
+        elif kind == "generic_expression":
+            waiting += [child for child in code(found)[:0:-1] if child.type != "type_descriptor"]
         elif kind == "comma_expression":
             waiting.append(found.child_by_field_name("right"))
         else:

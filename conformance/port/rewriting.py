@@ -41,22 +41,9 @@ def parser(language: str) -> Any:
     return Parser(Language(grammar.language()))
 
 
-def port_c(
-    path: str, text: bytes, table: Table, own_names: frozenset[str] = frozenset(), outer: Declared | None = None
-) -> PortedFile:
-    """Port one file; ``own_names`` are functions and macros that the tree defines itself, ``outer`` is what the
-    headers declare."""
-    return _CFile(path, text, table, own_names).port(outer)
+class CFile:
+    """Finds the names, calls and numbers of one file; ``own_names`` are functions and macros that the tree defines itself."""
 
-
-def declarations(path: str, text: bytes, table: Table, outer: Declared | None) -> Declared:
-    """Return what a header declares, also how the bodies of its macros take their arguments."""
-    file = _CFile(path, text, table, frozenset())
-    file.port(outer)
-    return file.declared
-
-
-class _CFile:
     def __init__(self, path: str, text: bytes, table: Table, own_names: frozenset[str]) -> None:
         self.table, self.own_names = table, own_names
         self.edits = Edits(text)
@@ -64,15 +51,13 @@ class _CFile:
         self.text = text
         self.newline = b"\r\n" if b"\r\n" in text else b"\n"
         self.frozen_until = 0  # The call that ends here stays as it was.
+        self.frozen: list[tuple[int, int]] = []  # the calls that stay as they were
+        self.noted: set[int] = set()  # places with an open note
 
-    def port(self, outer: Declared | None) -> PortedFile:
-        if b"cudnn" not in self.text.lower() and outer is None:
-            return self.ported
-        read = self.text.replace(b"_Thread_local", b"thread_local ")  # The grammars know the newer word alone.
-        tree = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(read)
+    def port(self, outer: Declared | None) -> None:
+        """Make the edits and notes of the text as it is written; ``outer`` is what the headers declare."""
         self.constants = arguments.constants(self.text)
-        found = list(nodes(tree.root_node))
-        self.declared = Declared(tree.root_node, self.text, found, self.table.types, called, outer)
+        self.declared, found = self.declare(self.text, outer)
         self.changed = frozenset(self.table.changed_zeros)
         self.zeros = Zeros(self.declared, self.changed)
         for node in found:
@@ -82,10 +67,20 @@ class _CFile:
                 self.note_at(
                     match.start(), "pasting", f"{match.group().decode()} makes a name that is not seen: port it by hand"
                 )
+
+    def finished(self) -> PortedFile:
+        """Return the file with its edits made, and what was said about it in order."""
         self.ported.after = self.edits.apply()
         self.ported.verdicts.sort(key=lambda v: (v.line, v.column))
         self.ported.notes.sort(key=lambda n: (n.line, n.column))
         return self.ported
+
+    def declare(self, text: bytes, outer: Declared | None) -> tuple[Declared, list[Any]]:
+        """Return what this file declares, read from its text or from its expanded text, and the nodes of that text."""
+        read = text.replace(b"_Thread_local", b"thread_local ")  # The grammars know the newer word alone.
+        root = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(read).root_node
+        found = list(nodes(root))
+        return Declared(root, self.text, found, self.table.types, called, outer), found
 
     def visit(self, node: Any) -> None:
         kind = node.type
@@ -267,6 +262,7 @@ class _CFile:
     def leave(self, node: Any, name: Any, function: str, rule: str, message: str) -> None:
         self.verdict(name, LEFT, function, None, rule, message)
         self.frozen_until = max(self.frozen_until, node.end_byte)
+        self.frozen.append((node.start_byte, node.end_byte))
 
     # --- names ---
 
@@ -459,6 +455,8 @@ class _CFile:
 
     def note_at(self, at: int, kind: str, message: str) -> None:
         self.ported.notes.append(Note(*self.position(at), kind, message))
+        if self.ported.notes[-1].is_open:
+            self.noted.add(at)
 
     def position(self, at: int) -> tuple[int, int]:
         return self.text.count(b"\n", 0, at) + 1, at - self.text.rfind(b"\n", 0, at)

@@ -20,7 +20,7 @@ from dualdnn.conformance.port import forms
 from dualdnn.conformance.port.edits import Edits
 from dualdnn.conformance.port.headers import write_headers
 from dualdnn.conformance.port.python_clients import port_python
-from dualdnn.conformance.port.rewriting import port_c
+from dualdnn.conformance.port.reached import port_c
 from dualdnn.conformance.port.verdicts import HELPED, LEFT, REWRITTEN
 
 ROOT = Path(__file__).parents[2]

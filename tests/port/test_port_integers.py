@@ -10,7 +10,7 @@ from dualdnn.conformance import command_line
 from dualdnn.conformance.port import forms, integers
 from dualdnn.conformance.port.passing import passing_macros
 from dualdnn.conformance.port.python_clients import port_python
-from dualdnn.conformance.port.rewriting import port_c
+from dualdnn.conformance.port.reached import port_c
 
 HELPER = "dualdnnPortSetActivationDescriptor"
 
@@ -451,6 +451,57 @@ def test_known_numbers_become_enumerators(source, wanted):
 def test_known_numbers_outside_of_functions(source, wanted):
     file = ported(source)
     assert file.after.decode() == wanted and not others(file)
+
+
+# (source, its translation) of numbers that only the preprocessor brings to an enumerator; t and take have cuDNN types.
+THROUGH_MACROS = [
+    ("#define ROWS(X) X(a, 2) X(b, 0)\n#define ROW(n, v) {#n, v},\nstruct Q r[] = {ROWS(ROW)};", "#define ROWS(X) X(a, miopenHalf) X(b, miopenFloat)\n#define ROW(n, v) {#n, v},\nstruct Q r[] = {ROWS(ROW)};"),
+    ("#define ROWS(X) X(a, 2) X(b, 0)\n#define ROW(n, v) take(v);\nvoid f(void) { ROWS(ROW) }", "#define ROWS(X) X(a, miopenHalf) X(b, miopenFloat)\n#define ROW(n, v) take(v);\nvoid f(void) { ROWS(ROW) }"),
+    ("#define ROW(n, v) [n] = {.type = v}\nstruct R r[] = {ROW(0, 2), ROW(2, 0)};", "#define ROW(n, v) [n] = {.type = v}\nstruct R r[] = {ROW(0, miopenHalf), ROW(2, miopenFloat)};"),
+    ("#define CALL(f, ...) f(__VA_ARGS__)\nvoid f(void) { CALL(take, 2); CALL(use, 2); }", "#define CALL(f, ...) f(__VA_ARGS__)\nvoid f(void) { CALL(take, miopenHalf); CALL(use, 2); }"),
+    ("#define SET(f, v) (r->f = v)\nvoid f(struct R *r) { SET(type, 2); SET(text, 2); }", "#define SET(f, v) (r->f = v)\nvoid f(struct R *r) { SET(type, miopenHalf); SET(text, 2); }"),
+    ("#define EMPTY\n#define LATER(x) x EMPTY\n#define T(v) take(v)\n#define ALL(x) x\nvoid f(void) { ALL(LATER(T)(2)); }", "#define EMPTY\n#define LATER(x) x EMPTY\n#define T(v) take(v)\n#define ALL(x) x\nvoid f(void) { ALL(LATER(T)(miopenHalf)); }"),
+    ("#define JOIN(a, b) a##b\nvoid f(void) { take(JOIN(, 2)); }", "#define JOIN(a, b) a##b\nvoid f(void) { take(JOIN(, miopenHalf)); }"),
+    ("#define FIELDS(F) F(u) F(t)\n#define F(n) AS_##n\n#define AS_t cudnnDataType_t t;\n#define AS_u int u;\nstruct S { FIELDS(F) }; void f(struct S *s) { s->t = 2; s->u = 2; }",
+     "#define FIELDS(F) F(u) F(t)\n#define F(n) AS_##n\n#define AS_t miopenDataType_t t;\n#define AS_u int u;\nstruct S { FIELDS(F) }; void f(struct S *s) { s->t = miopenHalf; s->u = 2; }"),
+    ("void f(int n) { take(_Generic(n, int: 2, default: 0)); }", "void f(int n) { take(_Generic(n, int: miopenHalf, default: miopenFloat)); }"),
+]  # fmt: skip
+# (source, what is left to a person)
+LEFT_IN_MACROS = [
+    ("#define JOIN(a, b) a##b\nvoid f(void) { take(JOIN(0, 2)); }", "02 is a number"),
+    ("#define BOTH(v) take(v), use(v)\nvoid f(void) { BOTH(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
+    ("#if A\n#define P(x) use(x)\n#else\n#define P(x) take(x)\n#endif\nvoid f(void) { P(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
+    ("#define X(v) take(v);\nvoid f(void) {\n#include \"none.def\"\n}", '"none.def" is not found here'),
+    ("#define D(x) x x\n#define E(x) D(D(D(D(D(D(x))))))\n#define F(x) E(E(E(E(x))))\nvoid f(void) { use(F(2)); }", "its macros expand to too much text"),
+]  # fmt: skip
+MACROS = "struct R { cudnnDataType_t type; const char *text; }; struct Q { const char *text; cudnnDataType_t type; }; void take(cudnnDataType_t t); void use(int n, ...);\n"
+
+
+@pytest.mark.parametrize("source, wanted", THROUGH_MACROS)
+def test_numbers_that_macros_carry_to_an_enumerator(source, wanted):
+    file = ported(MACROS + source, "file.c")
+    assert file.after.decode().partition("\n")[2] == wanted and not others(file)
+
+
+@pytest.mark.parametrize("source, told", LEFT_IN_MACROS)
+def test_numbers_that_macros_mix_or_hide_are_left(source, told):
+    assert [each for each in others(ported(MACROS + source, "file.c")) if told in str(each)]
+
+
+def test_rows_of_another_file_are_left_where_they_are_included(tmp_path, capsys):
+    """Each inclusion has its own meaning of the rows, so that only its place can have the note."""
+    for name, text in {
+        "rows.def": "X(a, 2)\nX(b, 2)\n",
+        "rows.inl": "X(a, 2)\n",
+        "list.h": "#pragma once\n#include <cudnn.h>\n#define ROWS(X) X(a, 2)\nvoid take(cudnnDataType_t); void use(int);\n#define FIELD(t, n) t n;\nstruct S { FIELD(cudnnDataType_t, t) };\n",
+        "a.c": '#include "list.h"\n#define X(n, v) take(v);\nvoid f(struct S *s) {\n#include "rows.def"\n#include "rows.inl"\nROWS(X)\ns->t = 2;\n#undef X\n'
+        '#define X(n, v) use(v);\n#include "rows.def"\n#include "rows.inl"\nROWS(X)\n}\n',
+    }.items():  # fmt: skip
+        tmp_path.joinpath(name).write_text(text)
+    assert command_line.main(["port", str(tmp_path), "--in-place"]) == 1
+    assert "s->t = miopenHalf;" in tmp_path.joinpath("a.c").read_text()
+    said = [line.split("/")[-1] for line in capsys.readouterr().err.splitlines() if "a.c" in line]
+    assert [line.split(" is")[0] for line in said] == [f"a.c:{n}:1: integer: 2" for n in (4, 5, 6)]
 
 
 @pytest.mark.parametrize("first", ["0", "CUDNN_DATA_FLOAT"])
