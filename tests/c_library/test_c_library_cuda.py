@@ -284,6 +284,40 @@ def test_programs_of_the_driver_api_run(libraries, includes, tmp_path):
     ran(libraries, includes, tmp_path, text)
 
 
+def test_a_reset_and_the_end_of_a_context_free_what_they_own(libraries, includes, tmp_path):
+    """cudaDeviceReset destroys what the primary context owns, restores settings and forgets the last error; a context that a program made stays."""
+    text = """
+    #include <cuda.h>
+    #include <cuda_runtime_api.h>
+    int main(void) {
+      char *kinds[4], mine[64]; void *more; cudaStream_t stream; cudaEvent_t event; cudaMemPool_t pool, now; CUcontext made; CUdeviceptr own; size_t before, all, left, usual, limit;
+      struct cudaMemPoolProps props = {cudaMemAllocationTypePinned, .location = {cudaMemLocationTypeDevice, 0}}; unsigned flags;
+      CHECK(cudaDeviceReset()); CHECK(cudaMemGetInfo(&before, &all)); CHECK(cudaDeviceGetLimit(&usual, cudaLimitStackSize));
+      CHECK(cuCtxCreate(&made, NULL, 0, 0)); CHECK(cuMemAlloc(&own, 64)); CHECK(cuCtxSetCurrent(NULL));
+      for (int round = 0; round < 2; round++) {
+        CHECK(cudaMalloc((void **)&kinds[0], 1 << 20)); CHECK(cudaMallocManaged((void **)&kinds[1], 64, cudaMemAttachGlobal)); CHECK(cudaMallocHost((void **)&kinds[2], 64));
+        CHECK(cudaMemPoolCreate(&pool, &props)); CHECK(cudaDeviceSetMemPool(0, pool)); CHECK(cudaMallocAsync((void **)&kinds[3], 64, 0));
+        CHECK(cudaHostRegister(mine, 64, 0)); CHECK(cudaStreamCreate(&stream)); CHECK(cudaEventCreate(&event)); CHECK(cudaEventRecord(event, stream));
+        CHECK(cudaDeviceSetLimit(cudaLimitStackSize, usual + 1)); CHECK(cudaSetDeviceFlags(cudaDeviceScheduleYield));
+        EXPECT(cudaErrorInvalidValue, cudaMemset(mine - 1, 0, 64));
+        if (round) CHECK(cuDevicePrimaryCtxReset(0)); else CHECK(cudaDeviceReset());
+        if (!round) CHECK(cudaGetLastError());
+        cudaGetLastError();
+        for (int i = 0; i < 4; i++) { EXPECT(cudaErrorInvalidValue, i == 2 ? cudaFreeHost(kinds[i]) : cudaFree(kinds[i])); EXPECT(cudaErrorInvalidValue, cudaMemset(kinds[i], 0, 64)); }
+        EXPECT(cudaErrorInvalidValue, cudaMemcpy(mine, kinds[0], 64, cudaMemcpyDeviceToHost)); EXPECT(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(mine));
+        EXPECT(cudaErrorInvalidResourceHandle, cudaStreamSynchronize(stream)); EXPECT(cudaErrorInvalidResourceHandle, cudaEventDestroy(event));
+        EXPECT(cudaErrorInvalidValue, cudaMemPoolDestroy(pool)); CHECK(cudaDeviceGetMemPool(&now, 0)); TRUE(now != pool);
+        CHECK(cudaDeviceGetLimit(&limit, cudaLimitStackSize)); TRUE(limit == usual); CHECK(cudaGetDeviceFlags(&flags)); TRUE(flags == 0);
+        CHECK(cudaMemGetInfo(&left, &all)); TRUE(left == before - 64); CHECK(cuMemcpyDtoH(mine, own, 64)); mine[0] = 7;
+      }
+      CHECK(cuCtxDestroy(made)); EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(own)); CHECK(cudaMemGetInfo(&left, &all)); TRUE(left == before);
+      CHECK(cudaMalloc(&more, 64)); CHECK(cudaFree(more)); EXPECT(CUDA_ERROR_INVALID_DEVICE, cuDevicePrimaryCtxReset(1));
+      return 0;
+    }
+    """
+    ran(libraries, includes, tmp_path, text)
+
+
 def test_enumerators_that_no_header_has_are_refused(libraries, includes, tmp_path):
     """Calls that are right otherwise refuse attributes, kinds, flags, advices and places beyond their enumerations."""
     text = """

@@ -58,7 +58,6 @@ int cuDeviceCanAccessPeer(int *can, int device, int peer) {
 
 /* The primary context is current unless another one is, as it is after the runtime's first call. */
 enum { DEPTH = 32 };
-static int context;  /* Its address is the handle of the primary context. */
 static unsigned primary_flags;
 static __thread void *stack[DEPTH];
 static __thread int depth;
@@ -71,7 +70,6 @@ int cuDevicePrimaryCtxRetain(void **made, int device) {
   return device ? INVALID_DEVICE : (*made = &context, SUCCESS);
 }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device ? INVALID_DEVICE : SUCCESS; }
-int cuDevicePrimaryCtxReset_v2(int device) { return device ? INVALID_DEVICE : SUCCESS; }
 int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
   if (device) return INVALID_DEVICE;
   return are_context_flags(flags) ? (primary_flags = flags, SUCCESS) : INVALID_VALUE;
@@ -108,6 +106,7 @@ int cuCtxCreate_v4(void **made, void *parameters, unsigned flags, int device) {
 }
 int cuCtxDestroy_v2(void *given) {
   if (!removed(CONTEXT, given)) return INVALID_CONTEXT;
+  ended(given);
   if (depth && stack[depth - 1] == given) depth--;
   return SUCCESS;
 }
@@ -133,6 +132,7 @@ int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   return SUCCESS;
 }
 /* These settings affect only kernels. They are stored and read back. Caches and banks have no preference. */
+static const size_t usual[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
 static size_t limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
 static int preferred[2];
 int cuCtxGetLimit(size_t *value, int limit) {
@@ -148,6 +148,15 @@ int cuCtxGetCacheConfig(int *config) { return preference(config, 0); }
 int cuCtxSetCacheConfig(int config) { return prefer(config, 0, 3); }
 int cuCtxGetSharedMemConfig(int *config) { return preference(config, 1); }
 int cuCtxSetSharedMemConfig(int config) { return prefer(config, 1, 2); }
+static void reset_pools(void);
+int cuDevicePrimaryCtxReset_v2(int device) {
+  if (device) return INVALID_DEVICE;
+  ended(&context);
+  reset_pools();
+  memcpy(limits, usual, sizeof limits);
+  memset(preferred, 0, sizeof preferred);
+  return primary_flags = 0, SUCCESS;
+}
 int cuProfilerStart(void) { return SUCCESS; }
 int cuProfilerStop(void) { return SUCCESS; }
 

@@ -118,8 +118,10 @@ int cuPointerGetAttributes(unsigned count, const int *attributes, void **results
   return SUCCESS;
 }
 
+static const struct object fresh_pool = {.kind = POOL, .attributes = {1, 1, 1}};
 static struct object default_pool = {.kind = POOL, .attributes = {1, 1, 1}};
 static handle current_pool = &default_pool;
+static void reset_pools(void) { default_pool = fresh_pool; current_pool = &default_pool; }
 static int is_pool(handle pool) { return pool == &default_pool || known(POOL, pool); }
 int cuDeviceGetDefaultMemPool(handle *pool, int device) {
   if (!pool) return INVALID_VALUE;

@@ -33,11 +33,14 @@ struct object {
   size_t size;
   unsigned long long id, attributes[POOL_ATTRIBUTES];
   handle pool;  /* pool of an allocation */
+  void *context;  /* the context that was current, with which the object ends; memory pools belong to the device */
   struct timespec recorded;
   int is_recorded;
   struct object *next;
 };
 static struct object *objects;
+static int context;  /* Its address is the handle of the primary context. */
+static void *current(void);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A place is a device with a number (type 1), or the host (types 2 to 4). */
@@ -61,6 +64,7 @@ static struct object *add(int kind, size_t size, void *given, unsigned flags) {
   made->size = size;
   made->flags = flags;
   made->base = given ? given : (char *)made;
+  made->context = kind == POOL ? &context : current();
   if (is_memory(made) && !given && !with_memory(made, size)) { free(made); return 0; }
   pthread_mutex_lock(&lock);
   made->id = ++ids;
@@ -81,6 +85,19 @@ static int removed(int kind, const void *base) {
   free(found->allocated);
   free(found);
   return 1;
+}
+
+/* Free what a context owns: memory, streams, events. Other contexts stay. */
+static void ended(const void *owner) {
+  pthread_mutex_lock(&lock);
+  for (struct object **link = &objects; *link;) {
+    struct object *found = *link;
+    if (found->context != owner || found->kind == CONTEXT) { link = &found->next; continue; }
+    *link = found->next;
+    free(found->allocated);
+    free(found);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 /* Return a copy of the record of memory that overlaps these bytes; its kind is 0 if there is none. */

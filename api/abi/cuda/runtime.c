@@ -8,7 +8,7 @@ typedef unsigned long long address;
 int dualdnn_missing(const char *), dualdnn_error(int, const char **, const char **, const char **);
 int cuDriverGetVersion(int *), cuDeviceGetName(char *, int, int), cuDeviceGetAttribute(int *, int, int), cuDeviceTotalMem_v2(size_t *, int);
 int cuDeviceGetUuid(char *, int), cuDeviceGetPCIBusId(char *, int, int), cuDeviceGetByPCIBusId(int *, const char *);
-int cuDeviceCanAccessPeer(int *, int, int), cuDevicePrimaryCtxSetFlags_v2(int, unsigned), cuDevicePrimaryCtxGetState(int, unsigned *, int *);
+int cuDeviceCanAccessPeer(int *, int, int), cuDevicePrimaryCtxSetFlags_v2(int, unsigned), cuDevicePrimaryCtxGetState(int, unsigned *, int *), cuDevicePrimaryCtxReset_v2(int);
 int cuCtxGetStreamPriorityRange(int *, int *), cuCtxGetLimit(size_t *, int), cuCtxSetLimit(int, size_t);
 int cuCtxGetCacheConfig(int *), cuCtxSetCacheConfig(int), cuCtxGetSharedMemConfig(int *), cuCtxSetSharedMemConfig(int);
 int cuGetProcAddress(const char *, void **, int, unsigned long long);
@@ -48,7 +48,7 @@ int cudaChooseDevice(int *device, const void *wanted) { return device && wanted 
 int cudaSetDeviceFlags(unsigned flags) { return noted(cuDevicePrimaryCtxSetFlags_v2(0, flags)); }
 int cudaGetDeviceFlags(unsigned *flags) { int active; return noted(cuDevicePrimaryCtxGetState(0, flags, &active)); }
 int cudaDeviceSynchronize(void) { return SUCCESS; }
-int cudaDeviceReset(void) { return SUCCESS; }
+int cudaDeviceReset(void) { last = SUCCESS; return noted(cuDevicePrimaryCtxReset_v2(0)); }
 int cudaCtxResetPersistingL2Cache(void) { return SUCCESS; }
 int cudaDeviceGetAttribute(int *value, int attribute, int device) { return noted(cuDeviceGetAttribute(value, attribute, device)); }
 int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return noted(cuCtxGetStreamPriorityRange(least, greatest)); }
