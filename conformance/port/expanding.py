@@ -1,7 +1,7 @@
 """Expands the macros of a C file, and remembers where each token of the result comes from.
 
-A list of rows that a macro gives to another macro, an included file of rows and a pasted number reach an enumerator only
-after the preprocessor. ``rewriting`` reads the expanded text, and goes back to the place that wrote the number.
+Rows that one macro gives to another, rows of an included file and pasted numbers reach an enumerator only after the
+preprocessor. ``reached`` reads the expanded text, and goes back to the place that wrote the number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Paths = Callable[[Path, bytes], Iterator[Path]]
 
 
 class Token(NamedTuple):
-    """One token: its text, its place in the file or an origin, and the macros that it no longer stands for."""
+    """Hold the text of a token, its place in the file or an origin, and the macros that it no longer stands for."""
 
     text: bytes
     at: int
@@ -45,7 +45,7 @@ class Token(NamedTuple):
 
 @dataclass
 class Macro:
-    """One definition; ``names`` is None for a macro without parentheses, ``at`` the place of its body."""
+    """Hold a definition; ``names`` is None for a macro without parentheses, ``at`` the place of its body."""
 
     names: list[bytes] | None
     text: bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -19,6 +20,9 @@ NAME = re.compile(rb"\b(?:cudnn[A-Z]\w*|CUDNN_[A-Z0-9]\w*)")
 HEADER = re.compile(
     rb"[<\"](?:[\w./-]*/)?cudnn(?:_v\d+|_ops_infer|_ops_train|_cnn_infer|_cnn_train|_adv_infer|_adv_train|_version|_backend)?(?:_v\d+)?\.h[>\"]"
 )
+DIRECTIVE_IN_DISGUISE = re.compile(
+    rb"^[ \t]*(?:%:|\?\?=)[ \t]*(?:include|define)\b[^\n]*", re.M
+)  # a digraph, a trigraph
 PASTING = re.compile(rb"\b(?:cudnn|CUDNN)\w*\s*##\s*\w*|\w*\s*##\s*(?:cudnn|CUDNN)\w*")
 NAMES = frozenset({"identifier", "type_identifier", "field_identifier", "namespace_identifier", "statement_identifier"})
 TEXTS = frozenset({"string_literal", "raw_string_literal", "char_literal", "concatenated_string", "system_lib_string"})
@@ -49,6 +53,7 @@ class CFile:
         self.edits = Edits(text)
         self.ported = PortedFile(path, text, text)
         self.text = text
+        self.lines = [0, *(found.end() for found in re.finditer(rb"\n", text))]  # where each line begins
         self.newline = b"\r\n" if b"\r\n" in text else b"\n"
         self.frozen_until = 0  # The call that ends here stays as it was.
         self.frozen: list[tuple[int, int]] = []  # the calls that stay as they were
@@ -66,6 +71,10 @@ class CFile:
             for match in PASTING.finditer(self.text):
                 self.note_at(
                     match.start(), "pasting", f"{match.group().decode()} makes a name that is not seen: port it by hand"
+                )
+            for match in DIRECTIVE_IN_DISGUISE.finditer(self.text):
+                self.note_at(
+                    match.start(), "unknown", "this directive is not read: write # at its beginning, and port again"
                 )
 
     def finished(self) -> PortedFile:
@@ -459,7 +468,8 @@ class CFile:
             self.noted.add(at)
 
     def position(self, at: int) -> tuple[int, int]:
-        return self.text.count(b"\n", 0, at) + 1, at - self.text.rfind(b"\n", 0, at)
+        line = bisect_right(self.lines, at)
+        return line, at - self.lines[line - 1] + 1
 
 
 def nodes(root: Any) -> Iterator[Any]:

@@ -54,4 +54,6 @@ def read(path: Path) -> bytes:
         raise ValueError("is UTF-16: convert it to UTF-8 first")
     if b"\0" in content:
         raise ValueError("is binary")
+    if b"\n" not in content and content.count(b"\r") > 1:
+        raise ValueError("ends its lines with CR alone: convert it to LF first")
     return content

@@ -403,6 +403,7 @@ def test_reports_count_verdicts_and_escape_sources(tree):
         (b"cudnnDataType_t t = " + b"(" * 3000 + b"2" + b")" * 3000, "nests expressions too deeply"),
         (b"\x7fELF\0cudnnCreate", "is binary"),
         ("cudnnCreate".encode("utf-16"), "is UTF-16: convert it"),
+        (b"#include <cudnn.h>\rint cudnnX;\r", "ends its lines with CR alone: convert it"),
     ],
 )
 def test_a_file_that_is_not_text_is_named_and_unchanged(tree, capsys, content, message):

@@ -468,6 +468,8 @@ THROUGH_MACROS = [
 ]  # fmt: skip
 # (source, what is left to a person)
 LEFT_IN_MACROS = [
+    ("%:define X(v) take(v)\nvoid f(void) { X(2); }", "this directive is not read: write #"),
+    ("??=define X(v) take(v)\nvoid f(void) { X(2); }", "this directive is not read: write #"),
     ("#define JOIN(a, b) a##b\nvoid f(void) { take(JOIN(0, 2)); }", "02 is a number"),
     ("#define BOTH(v) take(v), use(v)\nvoid f(void) { BOTH(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("#if A\n#define P(x) use(x)\n#else\n#define P(x) take(x)\n#endif\nvoid f(void) { P(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
