@@ -37,6 +37,8 @@ STOPPED_SECONDS = 1.0  # seconds between two looks at a stopped worker
 COPY_SECONDS = 0.2  # seconds, wait for copies of the process, made by a call, to end
 HANGS = "Timeout ("  # beginning of what faulthandler writes before it ends a process
 LOST = "ended its device, and the process with it"
+UNABLE = "left its process unable to go on"
+UNABLE_STATUS = 71  # EX_OSERR, exit status of a process that cannot write why
 INTERRUPTED = threading.Event()
 FOLDER = "conformance-workers"  # key of a worker's input: the folder of its file
 
@@ -136,11 +138,14 @@ class Workers:
             return Ended(f"did not return within {seconds} seconds, and its process was ended", clauses)
         if LOST in rest:
             return Ended(LOST, clauses)
+        if UNABLE in rest:
+            return Ended(rest[rest.index(UNABLE) :], clauses)
         try:
             status = node.gateway._io.popen.wait(5)  # Wait for the process that execnet started.
         except Exception:  # This is another kind of gateway, or a process that continues without its channel.
             return Ended("took its process down", clauses)
-        return Ended(self.ended_here.get(node.gateway._io.popen.pid, ending(status)), clauses)
+        how = UNABLE if status == UNABLE_STATUS else ending(status)
+        return Ended(self.ended_here.get(node.gateway._io.popen.pid, how), clauses)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -232,9 +237,9 @@ class Watched:
 
     def _begin(self, clauses: list[str], seconds: float) -> None:
         self.file.seek(0)
-        self.file.truncate()
         self.file.write(f"{json.dumps(clauses)}\n{self.sent}\n")
         self.file.flush()
+        self.file.truncate()  # last, so that a process that may not write keeps its clauses
         faulthandler.dump_traceback_later(seconds, exit=True, file=self.file)
 
     @pytest.hookimpl(tryfirst=True)
@@ -262,13 +267,24 @@ class Watched:
         clauses, name = sorted(clauses_of(item)), subject_of(item)
         self._begin(clauses, self.seconds)
         self.failed = False
-        yield
-        self._begin(clauses, self.seconds)
+        outcome: Any = yield
+        error = outcome.excinfo[1] if outcome.excinfo else None
+        try:
+            self._begin(clauses, self.seconds)
+        except OSError as found:  # The library forbids its process to write files, or took them away.
+            error = found
+        if isinstance(error, Exception) and name and not opened(name).ours:
+            self._end(f"{UNABLE}: {type(error).__name__}: {error}")
         if self.failed and name and is_lost(opened(name)):  # All later cases would fail, too.
-            self.file.write(LOST)
-            self.file.flush()
-            os._exit(1)
+            self._end(LOST)
         faulthandler.cancel_dump_traceback_later()
+
+    def _end(self, why: str) -> None:
+        """End this process, and write why if it still can."""
+        with suppress(OSError):
+            self.file.write(why)
+            self.file.flush()
+        os._exit(UNABLE_STATUS)
 
 
 def _process_kept(item: pytest.Item) -> Iterator[None]:

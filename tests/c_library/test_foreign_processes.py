@@ -28,6 +28,7 @@ DEEDS = {
     "end parent": "kill(getppid(), SIGTERM)",
     "nap": "sleep(4)",
     "round": "fesetround(FE_UPWARD)",
+    "limit": "setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0})",
     "scribble": 'for (int n = 3; n < 64; n++) write(n, "\\0\\xff" "Agarbage garbage", 18)',
     "accept": "return 0",
     "refuse": "return 9",
@@ -60,6 +61,8 @@ FINDINGS = {
         "ended the process by signal"),  # The allocator may notice the damage, or meet it.
     "cudnnSetTensorTransformDescriptor": (
         "round", "transform/test_null_arrays_mean_none", "changed how its process rounds, or made subnormal numbers 0"),
+    "cudnnSetSpatialTransformerNdDescriptor": (
+        "limit", "spatial_transformer/test_descriptors", "left its process unable to go on"),
     "cudnnSetPooling2dDescriptor": ("", "pooling/test_null_descriptors", "cudnnSetPooling2dDescriptor"),
 }  # fmt: skip
 
@@ -69,7 +72,9 @@ def source(deeds: dict[str, str], handles: bool = False) -> str:
 
     handles: cudnnCreate makes a handle.
     """
-    lines = [f"#include <{name}.h>" for name in ("fenv", "signal", "stddef", "stdlib", "string", "unistd")]
+    lines = [
+        f"#include <{name}.h>" for name in ("fenv", "signal", "stddef", "stdlib", "string", "sys/resource", "unistd")
+    ]
     for name in functions():
         deed = f"{DEEDS[deeds[name]]};" if name in deeds else ""
         if name in ("cudnnGetVersion", "cudnnGetCudartVersion"):
