@@ -12,9 +12,9 @@ from .view import Array
 
 BLOCK_BYTES = 2**23  # bytes of a block of the left factor, which is split block by block
 UNSPLIT_PRODUCTS = 2**22  # products: up to here NumPy's extended precision is fast enough
-MAX_SLICES = 6
-DOUBLE_BITS = 53
-EXTENDED_UNIT = 2.0**-64
+MAX_SLICES = 6  # slices per factor
+DOUBLE_BITS = 53  # bits of the significand of a double
+EXTENDED_UNIT = 2.0**-64  # unit roundoff of extended precision
 
 
 def precise_product(a: Array, b: Array) -> Array:
@@ -41,9 +41,9 @@ def precise_product(a: Array, b: Array) -> Array:
 
 
 def product_of_doubles(a: Array, b: Array, out: Array | None = None) -> Array:
-    """Return a @ b in their type, in ``out`` if given.
+    """Return a @ b in the type of the factors, in ``out`` if given.
 
-    Factors in extended precision must be doubles, and give extended precision.
+    Factors in extended precision must have values that a double holds; ``out`` is not used for them.
     """
     if a.dtype != np.longdouble:
         return np.matmul(a, b, out=out)

@@ -63,7 +63,7 @@ struct PackedArguments {
   unsigned elements;
 };
 
-// These are blocks per SM; backward a thread needs few registers.
+// PACKED_BLOCKS is the number of blocks per SM. Threads of backward calls need fewer registers, so more blocks fit.
 constexpr int PACKED_BLOCKS = DRAWS ? 5 : OCTETS == 1 ? 8 : 6;
 
 extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(const PackedArguments a) {

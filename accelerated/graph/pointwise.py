@@ -20,10 +20,10 @@ from ..runtime.arguments import declared
 from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/pointwise.cu"
-STAGES = 8  # operations per launch
-OPERANDS = 12  # tensors in memory per launch
-CURRENT = -1  # the result of the operation before
-ABSENT = -2  # no operand
+STAGES = 8  # operations per launch, at most
+OPERANDS = 12  # tensors in memory per launch, at most
+CURRENT = -1  # operand number of the result of the previous operation
+ABSENT = -2  # operand number where there is none
 
 
 class OperandStruct(ctypes.Structure):

@@ -402,8 +402,8 @@ struct Channels {
 // `left` elements belong to the thread's own channel, the others to the next one.
 struct RowVector {
   unsigned images, line, channel, left;
-  unsigned slot,
-      slot_step;  // slot: index of the first image's vector in shared memory; slot_step: stride between images
+  // slot: index of the first image's vector in shared memory; slot_step: stride between images
+  unsigned slot, slot_step;
   unsigned offset, offset_step;  // offset and stride in the tensors, in elements
 
   __device__ __forceinline__ explicit RowVector(const Channels& c) {
@@ -446,8 +446,8 @@ struct RowVector {
   }
 };
 
-// Merges the moments of elements `begin` to `end` of a vector over all images of a thread. `from` is a number near
-// them.
+// Merges the moments of elements `begin` to `end` of a vector over all images of a thread. `from` is a number near the
+// elements.
 __device__ __forceinline__ Total merge_elements(const Total (&of)[WIDTH], unsigned begin, unsigned end, COMPUTE images,
                                                 COMPUTE from) {
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(end - begin);

@@ -22,7 +22,7 @@ LRN_OPERANDS = {True: ("x", "y"), False: ("x", "dy", "dx")}  # operands by wheth
 
 
 def power(operation: Any, spec: TensorSpec, count: int) -> tuple[Structure, float]:
-    """Return the ``Power`` of a window of ``count`` elements, and its gradient's factor 2 * alpha * beta / count."""
+    """Return the struct Power (power.cuh) of a window of ``count`` elements, and 2 * alpha * beta / count."""
     lrn: LRNSpec = operation.lrn
     alpha, beta, k = lrn.narrowed(spec.data_type)
     is_integer = isinf(beta) or beta == int(beta)

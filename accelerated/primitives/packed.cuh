@@ -8,7 +8,7 @@
 constexpr bool PAIRED = sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4;
 template <int N> using Packed = std::conditional_t<PAIRED && N % 2 == 0, Vector<unsigned, N / 2>, Vector<ELEMENT, N>>;
 
-// Reads elements, or zeros where they do not exist.
+// Reads N elements, or returns zeros if they do not exist.
 template <int N> __device__ __forceinline__ Packed<N> fetch_packed(const ELEMENT* from, bool exists) {
   Packed<N> found = {};
   if (exists) found = *reinterpret_cast<const Packed<N>*>(from);
@@ -31,7 +31,7 @@ template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from
   convert_packed<N>(fetch_packed<N>(from, exists), values);
 }
 
-// Rounds each number once.
+// Returns the numbers in the stored type, each rounded once.
 template <int N> __device__ __forceinline__ Packed<N> rounded_packed(const COMPUTE* values) {
   Packed<N> result;
   if constexpr (PAIRED && N % 2 == 0) {

@@ -1,8 +1,8 @@
 """Holds cases of invalid arguments for every function and parameter, with the clause that each violates.
 
-wrong_arguments.json: function -> parameter -> the clause (of another section with its name), its status if not
-BAD_PARAM, and "fresh" where descriptors need not be initialised. Wrong combinations of arguments are cases of the
-families.
+wrong_arguments.json maps a function and a parameter to the violated clause. A clause of another section has the name
+of that section. A status other than BAD_PARAM follows it, and "fresh" where descriptors need not be initialised. Wrong
+combinations of arguments are cases of the families.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def described(parameter: Parameter, initialised: bool = True) -> Any:
 
 
 def right(parameter: Parameter, handle: Any, memory: Any) -> Any:
-    """Return an argument that is valid alone."""
+    """Return an argument that breaks no rule about the parameter itself."""
     base = parameter.base_type
     if base in HANDLES:
         return handle
@@ -72,7 +72,7 @@ def right(parameter: Parameter, handle: Any, memory: Any) -> Any:
 
 
 def wrong(parameter: Parameter, may_be_fresh: bool) -> list[Any]:
-    """Return arguments that are invalid alone."""
+    """Return arguments that are invalid whatever the others are."""
     base, array = parameter.base_type, parameter.is_pointer
     found: list[Any] = []
     if base in HANDLES:
@@ -110,7 +110,7 @@ def of_entry(name: str, entry: str) -> tuple[str, str]:
     return clause if "/" in clause else f"{name}/{clause}", rest
 
 
-# These sentences are about an argument: it is initialised, or of a type. Its refusal cites another clause.
+# These clauses only say that an argument is initialised, or has a type. The refusal of a wrong one cites another clause.
 OF_ARGUMENTS = (
     "cudnnBatchNormalizationForwardInference/c15", "cudnnRNNBackwardData/c27", "cudnnRNNBackwardDataEx/c25",
     "cudnnRNNBackwardWeights/c21", "cudnnRNNBackwardWeightsEx/c14", "cudnnRNNForwardTraining/c26",
@@ -128,6 +128,7 @@ OF_ARGUMENTS = (
 @shows(*OF_ARGUMENTS)
 @pytest.mark.parametrize("name", TABLE)
 def test_of_each_function(cudnn, handle, refuses, name):
+    """Each invalid argument alone is refused with its clause, and memory keeps its bytes."""
     function = functions()[name]
     memory = handle.allocate(64)
     before: list[Any] = []
@@ -143,11 +144,11 @@ def test_of_each_function(cudnn, handle, refuses, name):
         before.append(right(parameter, handle, memory))
 
 
-test_of_each_function.cited = frozenset(  # Parts of the clauses choose cases by these.
+test_of_each_function.cited = frozenset(  # A run of some clauses selects cases by the clauses that they cite.
     of_entry(name, entry)[0] for name, entries in TABLE.items() for entry in entries.values()
 )
 
-USERS = {  # Each function destroys what the other one would take first.
+USERS = {  # the function that destroys a descriptor: a setter that must refuse it afterwards
     "cudnnDestroyActivationDescriptor": "cudnnSetActivationDescriptor",
     "cudnnDestroyDropoutDescriptor": "cudnnSetDropoutDescriptor",
     "cudnnDestroyRNNDataDescriptor": "cudnnSetRNNDataDescriptor",
@@ -179,6 +180,7 @@ def test_every_function_with_a_destroyed_handle(cudnn, subject, refuses):
 
 @pytest.mark.parametrize("name", [name for name, function in miopen_functions().items() if function.arguments])
 def test_of_each_function_of_the_second_document(miopen_handle, denied, name):
+    """Each invalid argument alone is refused, and memory keeps its bytes."""
     memory = miopen_handle.allocate(64)
     before: list[Any] = []
     function = miopen_functions()[name]

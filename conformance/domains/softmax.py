@@ -12,7 +12,7 @@ from .pieces import Drawn, Source, fitted
 
 OPERATIONS = (SoftmaxForward, SoftmaxBackward)
 KINDS = ("normal", "ties", "positive")
-LONG = (64, 300, 1000, 4096)
+LONG = (64, 300, 1000, 4096)  # channels
 
 
 def draw(source: Source) -> Drawn:

@@ -30,10 +30,12 @@ from dualdnn.accelerated.runtime.shipped import archives, targets
 from dualdnn.conformance.kernels.kernel_wheel import TARGETS, wheel_name
 
 HERE = Path(__file__).parent / "pytorch"
-TIMES_NVIDIA = 2  # largest error in units of NVIDIA's that passes beyond PyTorch's tolerance
+TIMES_NVIDIA = 2  # an error beyond PyTorch's tolerance passes up to so many times NVIDIA's error
 FEW = 2  # samples of an operation that may always be worse than NVIDIA's
 WINDOW = 20  # steps, one mean loss
-MIN_SPREAD = 0.02  # least relative difference of losses that passes, if NVIDIA's two runs are closer to each other
+MIN_SPREAD = (
+    0.02  # relative difference of losses that always passes, even if NVIDIA's two runs are closer to each other
+)
 MODE_DIFFERENCE = 5e-3  # largest relative difference of losses between two ways, in float
 GROWTH = 32 * 2**20  # bytes, largest growth of memory after a fifth of the steps
 PROBE = "import sys, torch; sys.exit(0 if torch.cuda.is_available() and torch.backends.cudnn.is_available() else 3)"

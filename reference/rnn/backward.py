@@ -75,10 +75,10 @@ def _shapes(spec: RNNSpec, data: RNNDataSpec) -> list[Shape]:
 
 @dataclass
 class Gradients:
-    """Hold the gradients of a pass: by the gates' sums for inputs and for states, and by projected outputs, at all
-    steps.
+    """Hold the gradients of a pass with respect to its sums and states.
 
-    hidden and cell are the gradients by the initial states.
+    inputs, states: with respect to the gates' sums of inputs and of states, at all steps. projected: with respect to
+    the outputs of the projection, at all steps. hidden, cell: with respect to the initial states.
     """
 
     inputs: Bounded
@@ -94,8 +94,8 @@ class Slopes:
     def __init__(self, one: Pass) -> None:
         """Set the factors by the kind of cell.
 
-        factors has the slopes of the gates' sums, partners what multiplies them, gate by gate. passed is the factor of
-        the state before.
+        factors: the slopes of the gates. partners: the other factor of each gate's gradient. passed: the factor by which
+        the gradient of the cell state reaches the previous step.
         """
         cell = one.layer.network.cell
         if cell == LSTM:
@@ -165,7 +165,7 @@ class Backward:
         )
 
     def _into_input(self, layer: int) -> Bounded:
-        """Return the gradients by a layer's inputs at each step, from both directions, as one product for all steps."""
+        """Return the gradients of a layer's inputs at all steps, summed over both directions, by one product."""
         spec = self.network.spec
         parts: list[Product] = []
         for direction in range(spec.directions):
@@ -214,8 +214,9 @@ def _first(parts: Bounded, count: int, of: int) -> Bounded:
 def _step(
     layer: Layer, step: Step, slopes: Slopes, at: int, dh: Bounded, dc: Bounded
 ) -> tuple[Bounded, Bounded, Bounded | None, Bounded]:
-    """Return the gradients by the gates' sums for inputs and for states, what else reaches the state before,
-    and dc before.
+    """Return the gradients with respect to the gates' sums of inputs and of states, and those of the previous step.
+
+    The third result is the part of the previous dh that does not pass the gates, or None. The fourth is its dc.
     """
     cell = layer.network.cell
     if cell == LSTM:
@@ -235,9 +236,10 @@ def _step(
 
 
 def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bounded:
-    """Return the gradient where the function passes it.
+    """Return the gradient where the ReLU or the clipping passes it, and 0 elsewhere.
 
-    Where rounding decides, either value is allowed, and beside a non-finite gradient nothing is determined.
+    Where rounding decides whether it passes, the bound allows both. If the gradient is not finite there, nothing is
+    determined.
     """
     if inside is None or unsure is None:
         return gradient.select(inside)

@@ -96,7 +96,7 @@ def test_no_release_serves_positions_that_32_bits_do_not_count():
 
 @pytest.mark.parametrize("release", releases.RELEASES)
 def test_recorded_calls_that_are_served_compute_what_was_recorded(release):
-    """Calls that 9.19 serves and a served clause refuses compute the recorded results."""
+    """Calls that the document refuses and the release serves compute what 9.19 computed."""
     document = Replayer(cudnn, cudnn.cudnnCreate(backend="reference", as_release="8.0.3"), compute=False)
     served = Replayer(cudnn, cudnn.cudnnCreate(backend="reference", as_release=release))
     functions = {clause.partition("/")[0] for clause in CLAUSES} | {"cudnnConvolutionBiasActivationForward"}

@@ -1,7 +1,7 @@
 """Record the answers of PyTorch and optax, in double on the CPU, for ctc_configurations.py.
 
 python record_ctc.py torch      # with NumPy and PyTorch: ctc_torch.npz
-python record_ctc.py optax      # with NumPy, JAX and optax: ctc_optax.npz, of what has a softmax
+python record_ctc.py optax      # with NumPy, JAX and optax: ctc_optax.npz, the configurations with a softmax
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def by_torch(s: Sequences) -> tuple[Any, Any]:
 
 
 def by_optax(s: Sequences) -> tuple[Any, Any]:
-    """Return the same from optax. Short sequences are padded to one shape, so that one program serves all."""
+    """Return the same from optax. Short sequences are padded to one shape, so that JAX compiles only one program."""
     import jax
     import optax
 

@@ -182,7 +182,7 @@ def test_each_input_without_use_in_a_formula_is_declared():
 
 @pytest.mark.parametrize("window", [2, 3])
 def test_the_last_position_of_a_window_inside_the_input_is_not_compared(monkeypatch, window):
-    """A maximum that no position met before it is there."""
+    """If no earlier position holds the maximum, the last one must hold it."""
     spec = parse(
         "PoolingSpec(mode=CUDNN_POOLING_MAX, nan=CUDNN_PROPAGATE_NAN,"
         f" window=({window}, {window}), padding=(0, 0), stride=(2, 2))"
