@@ -171,7 +171,7 @@ class Copy:
         chosen.write_text(json.dumps(wanted), encoding="utf-8")
         path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
-        environment |= {"DUALDNN_PLANTED": str(chosen), **dict(setting.split("=", 1) for setting in settings)}
+        environment |= {"DUALDNN_INJECTED": str(chosen), **dict(setting.split("=", 1) for setting in settings)}
         command = [sys.executable, "-m", "pytest", *options, *files]
         printed = place / "printed"
         with printed.open("wb") as file:

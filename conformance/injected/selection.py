@@ -1,4 +1,4 @@
-"""Select the cases that the file DUALDNN_PLANTED names, as a pytest plugin.
+"""Select the cases that the file DUALDNN_INJECTED names, as a pytest plugin.
 
 In its JSON, "files" maps files of cases to expressions as for -k; each file runs until its first failure. "ordered"
 lists cases that run in this order until the first failure, or until one does not end.
@@ -19,7 +19,7 @@ from _pytest.mark import KeywordMatcher
 from _pytest.mark.expression import Expression
 from dualdnn.conformance.suite.items import case_id
 
-WANTED: dict[str, Any] = json.loads(Path(os.environ["DUALDNN_PLANTED"]).read_text(encoding="utf-8"))
+WANTED: dict[str, Any] = json.loads(Path(os.environ["DUALDNN_INJECTED"]).read_text(encoding="utf-8"))
 _failed: set[str] = set()
 _printed = os.dup(1)  # This is opened before pytest captures the output.
 
