@@ -344,7 +344,7 @@ def serve(
 
 
 def _with_another_beta(operation: Any) -> list[Any]:
-    """Return an operation that blends where this one does not, or one that does not; none where nothing blends."""
+    """Return the operation with beta 0 in place of another beta, or 1 in place of 0; nothing without a beta."""
     return [replace(operation, beta=0.0 if operation.beta else 1.0)] if hasattr(operation, "beta") else []
 
 

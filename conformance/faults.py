@@ -192,8 +192,8 @@ def judged(family: Family, fault: str, terms: int, seed: int = 0) -> Verdict:
 
 # --- functions: an exponential that is off by some units in the last place ---
 
-ULPS = (0, 2, 4, 8, 32)
-ROWS = 256
+ULPS = (0, 2, 4, 8, 32)  # units in the last place
+ROWS = 256  # rows per softmax
 FUNCTIONS = ("softmax of 10", "softmax of 64", "softmax of 1000", "sigmoid")
 
 

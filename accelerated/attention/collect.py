@@ -1,4 +1,4 @@
-"""Plan the vectors of an attention without a projection (collect.cu)."""
+"""Plan sums of vectors for an attention without a projection: of the heads' parts and an addend (collect.cu)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..runtime.arguments import declared
 from .problem import AttentionProblem, Rows
 
 SOURCE = "attention/collect.cu"
-ACCESS_BYTES = 16  # per thread
+ACCESS_BYTES = 16  # bytes that a thread moves
 MAX_COLLECTIONS = 3  # collections per launch, as in the kernel
 
 

@@ -37,7 +37,7 @@ from .problem import (
 IMPLICIT_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 IMPLICIT_PRECOMP_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
 IMPLICIT = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
-TENSOR_CORE_CAPABILITY = 80  # the first compute capability with these data types
+TENSOR_CORE_CAPABILITY = 80  # the first compute capability whose tensor cores multiply TF32, half and bfloat16
 
 
 def may_use_tensor_cores(convolution: ConvolutionSpec, data_type: cudnnDataType_t, device: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Compute the gradient of an activated batch normalisation (channel_sums.cu, gradient.cu)."""
+"""Plan the gradient of an activated batch normalisation (channel_sums.cu, gradient.cu)."""
 
 from __future__ import annotations
 

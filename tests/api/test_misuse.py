@@ -66,7 +66,7 @@ def test_memory_of_python_objects_is_refused(memory):
     refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 4, 6), memory, 1.5, match="objects|No memory|not memory")
 
 
-def test_a_field_may_be_called_what_it_likes():
+def test_a_field_of_an_array_may_have_any_name():
     memory = np.zeros(24, [("Ohm", "f4")])
     cudnn.cudnnSetTensor(cudnn.cudnnCreate(**REFERENCE), tensor(1, 1, 4, 6), memoryview(memory), 1.5)
     assert (memory["Ohm"] == 1.5).all()
@@ -172,7 +172,7 @@ def test_addresses_and_interfaces_of_the_device_serve_as_far_as_its_memory_goes(
 # Values
 
 
-def test_a_valid_call_does_not_open_the_door_for_its_likes():
+def test_values_of_other_types_are_refused_after_a_valid_call():
     handle = cudnn.cudnnCreate(**REFERENCE)
     x, y, t = handle.zeros(96), handle.zeros(96), tensor(1, 2, 3, 4)
 
@@ -257,7 +257,7 @@ def test_the_plan_used_longest_ago_goes_first(monkeypatch):
     assert kept in plans and len(plans) == 16
 
 
-def test_nan_is_found_again():
+def test_calls_with_nan_share_one_answer():
     handle = cudnn.cudnnCreate(**EMULATED)
     x, t = handle.zeros(4), tensor(1, 1, 1, 1)
     before = len(handle.backend.plans)
@@ -347,7 +347,7 @@ def test_vectors_along_a_dimension_of_groups_are_refused():
 
 
 def test_an_element_that_has_become_another_type_is_refused():
-    """A descriptor may begin anew after it was set to an attribute; its holder is then not finalised with it."""
+    """A program may give a descriptor another type after it was set as an attribute. Its holder is then not finalised."""
     handle, descriptor_type = cudnn.cudnnCreate(**REFERENCE), cudnn.CUDNN_TYPE_BACKEND_DESCRIPTOR
     node = cudnn.cudnnBackendCreateDescriptor(cudnn.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
     graph = cudnn.cudnnBackendCreateDescriptor(cudnn.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)

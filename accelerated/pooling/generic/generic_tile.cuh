@@ -18,7 +18,7 @@ struct TileLayout {
   FastDivmod targets[3];  // extents of a tile: outputs forward, inputs backward
   FastDivmod sources[3];  // extents kept in shared memory: inputs, or windows for gradients of averages
   FastDivmod windows[3];  // backward: windows over the inputs of a tile
-  int covering[3];        // backward: maximum of windows that cover an input
+  int covering[3];        // backward: maximum number of windows that cover an input
   int shift[3];           // backward: the first window over input i is (i + shift) / stride - before
   int before[3];
   unsigned source_pitch, window_pitch;  // vectors from one group to the next in shared memory

@@ -29,8 +29,8 @@ def _space(network: RNNSpec, numbers: int) -> TensorSpec:
 def workspace(network: RNNSpec, steps: int, batch: int) -> TensorSpec:
     """Return the work space.
 
-    It holds the first vector of each step, the input products, the outputs and the states of all layers. It stores the
-    outputs of two layers, or of all layers in the data type.
+    It holds the first vector of each step, the products of a layer's inputs, and the states of all layers. It also holds
+    the outputs of two layers in the compute type, or of all layers in the data type, whichever is larger.
     """
     vectors = steps * batch
     places = aligned(batch) + aligned(steps)

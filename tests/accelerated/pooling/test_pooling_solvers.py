@@ -298,8 +298,8 @@ def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
-def test_they_compile_for_a_gpu():
-    """No kernel in double is built ahead or timed, so this test compiles some of them for a GPU."""
+def test_kernels_in_double_compile_for_a_gpu():
+    """No kernel in double is built ahead or timed, so only this test compiles some of them for a GPU."""
     device = PlanningDevice()
     for layout in ("nchw", "nhwc"):
         operations = operations_of(PADDED, DOUBLE, (2, 24, 9, 12), layout)

@@ -1,4 +1,4 @@
-"""Tests the generic reduction, forced: divisions, partial results, layouts and alignment."""
+"""Tests the solver for any reduction, which is forced: divisions, partial results, layouts and alignment."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_rows_are_cut_into_segments_for_one_wave_of_blocks_or_into_long_ones(dat
     assert division.rows and (vectors / division.segments > 3 or division.segments * dims[1] <= 528)
 
 
-def test_numbers_follow_the_order_of_the_strides():
+def test_packed_strides_keep_the_order_of_the_strides():
     packed = _packed_like([10, 1, 40, 5], [4, 3, 2, 2])
     assert sorted(packed) == [1, 3, 6, 24]
     order = sorted(range(4), key=lambda d: -packed[d])
@@ -155,7 +155,7 @@ def test_tiles_that_would_leave_threads_idle(backend, device, channels):
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims, alone", [((3, 16, 5, 9), True), ((3, 5, 5, 9), False)], ids=["vectors", "no vectors"])
-def test_a_thread_has_a_vector_of_c_to_itself(backend, device, dims, alone, data_type, beta):
+def test_a_thread_writes_full_vectors_of_c_where_rows_have_them(backend, device, dims, alone, data_type, beta):
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, (1, *dims[1:]), beta=beta)
     problem = ReduceProblem(operation, device)
     assert problem.alone(problem.walked[1]) == alone and (problem.division.lanes == 1 or not alone)

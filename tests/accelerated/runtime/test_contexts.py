@@ -189,7 +189,7 @@ print(fake.fake_launches(), fake.fake_ended(), fake.fake_mode(), [bytes(data) fo
 """
 
 
-def test_a_capture_outlives_what_its_launches_need(run):
+def test_the_device_keeps_what_captured_launches_need(run):
     """A graph reads its modules, memory and copied host bytes each time it runs, so the device keeps them."""
     assert run(CAPTURED) == ["2 0 0 [b'12345678', b'12345678']"]
 
