@@ -10,7 +10,7 @@ def judge(operation: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any],
     """Judge the outputs that any kernel made of these inputs; returns a verdict.
 
     operation: an ``Operation``, or the text that ``dualdnn.api.operations.parse`` reads. inputs, outputs: operand -> array. random: whether the inputs
-    are independent random numbers; then the judge also holds the root mean square and the mean of the errors (docs/tolerance.md).
+    are independent random numbers; then the judge also checks the root mean square and the mean of the errors (docs/tolerance.md).
     """
     from dualdnn.reference.harness import judge
 

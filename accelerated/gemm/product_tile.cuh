@@ -3,8 +3,11 @@
 #pragma once
 #include "primitives/types.cuh"
 
-constexpr int TILE = 64, DEPTH = 16, PER_THREAD = 4, PRODUCT_THREADS = 256;
-constexpr int LOADS = TILE * DEPTH / PRODUCT_THREADS;
+constexpr int TILE = 64;                               // rows and columns of C per block
+constexpr int DEPTH = 16;                              // terms of the sums in shared memory at a time
+constexpr int PER_THREAD = 4;                          // rows and columns of C per thread
+constexpr int PRODUCT_THREADS = 256;                   // threads per block
+constexpr int LOADS = TILE * DEPTH / PRODUCT_THREADS;  // elements of each operand that a thread reads at a time
 
 // Calls a(row, k) and b(column, k) for indices below `rows`, `columns` and `depth`, and c(row, column, sum) for each
 // element of the tile. If A_ALONG_K, elements of A are contiguous along k, and neighbouring threads read neighbouring

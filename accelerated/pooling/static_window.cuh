@@ -14,7 +14,7 @@
 #include "primitives/elementwise.cuh"
 #include "pooling/functors.cuh"
 
-// Launches dependents of large grids; measurements favour doing so before the loads.
+// Lets the dependents of a large grid launch. Measurements favour doing so before the loads.
 __device__ __forceinline__ void griddepcontrol_launch_dependents_if_many() {
   griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
 }

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 EVERY, BUDGET, SPOTS = "DUALDNN_OBSERVE_EVERY", "DUALDNN_OBSERVE_BUDGET", "DUALDNN_OBSERVE_SPOTS"
-MAX_SPOTS = 200
+MAX_SPOTS = 200  # judged elements of each output of a large call
 
 
 class Portion:

@@ -1,4 +1,4 @@
-"""Record how numbers follow from others, and derive gradients by the chain rule.
+"""Record how numbers are computed from others, and derive gradients by the chain rule.
 
 A formula that computes with these numbers in plain loops has its gradients by definition: no second formula is needed.
 """
@@ -11,13 +11,13 @@ from operator import mul
 
 from .elements import Untold, exponential, quotient, total
 
-MAX_PRODUCTS = 2**15  # products that the numbers of one call may be made of: some 15 ms
+MAX_PRODUCTS = 2**15  # products in the computation of one call, which take some 15 ms
 
 
 class Number:
-    """Hold a number, what it follows from, and its gradient once it is derived.
+    """Hold a number, the numbers that it is computed from, and its gradient once ``derive`` has set it.
 
-    slopes: other numbers with the slope by each. factors: two vectors whose sum of products it is.
+    slopes: other numbers, each with the derivative by it. factors: two vectors, if the number is their scalar product.
     """
 
     __slots__ = ("factors", "gradient", "slopes", "value")
@@ -32,7 +32,7 @@ Matrix = list[Vector]
 
 
 def leaves(values: Iterable[float]) -> Vector:
-    """Return numbers that follow from nothing."""
+    """Return numbers that are given, not computed."""
     return [Number(value) for value in values]
 
 
@@ -43,13 +43,13 @@ def limit(products: int) -> None:
 
 
 class Tape:
-    """Make numbers, and keep those that follow from others in the order of their making."""
+    """Compute numbers from others, and keep them in the order in which they were computed."""
 
     def __init__(self) -> None:
         self.made: Vector = []
 
     def __call__(self, value: float, *slopes: tuple[Number, float]) -> Number:
-        """Make a number that follows from others."""
+        """Return a computed number. slopes: the numbers that it depends on, with the derivatives."""
         self.made.append(Number(value, slopes))
         return self.made[-1]
 

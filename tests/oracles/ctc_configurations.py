@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-SHORT = 48
+SHORT = 48  # small configurations, which have the first numbers
 # Each entry is (time steps, labels, classes, factor of the activations, whether the labels leave one alignment).
 LONG = [
     (2000, 500, 30, 1, False), (2000, 500, 80, 4, False), (1000, 500, 12, 2, True), (2000, 256, 28, 8, False), (600, 256, 3, 1, True),
@@ -21,7 +21,7 @@ COUNT = SHORT + len(LONG)
 class Sequences:
     """Hold sequences. x: (time, sequence, class), activations if ``normalizes``, else probabilities; class 0 is the blank.
 
-    labels: by sequence. weights: of the classes, in the recorded sum of the gradients of a time step."""
+    labels: by sequence. weights: a factor for each class. Only the weighted sum of a time step's gradients is recorded."""
 
     number: int
     normalizes: bool

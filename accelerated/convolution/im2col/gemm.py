@@ -86,7 +86,7 @@ def _slice_product(o: Convolution, source: ConvolutionStruct, row: int) -> Convo
     groups = o.convolution.group_count
     value = matrix_product(source.m, source.n, source.k, Matrices(groups * row, 1, row), Matrices(0, 0, 0))
     with_result(value, o.y)
-    # A slice may begin and end inside an image, so that the answer for all pixels counts.
+    # A slice may begin and end inside an image. So the question is asked for the pixels of all images.
     value.y_rises = operation_product(o).y_rises
     value.first_m, value.y_n = source.first_m, source.n
     value.x_origin = -source.first_m * groups * row

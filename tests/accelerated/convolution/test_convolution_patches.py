@@ -119,6 +119,7 @@ def test_an_image_of_one_window_becomes_a_pixel(kind, layout):
 
 
 def test_fft_and_winograd_keep_their_filter():
+    """These algorithms depend on the extents of the filter, so patches do not become wider pixels."""
     operation = patches((3, 8, 3, 3), 16, (3, 3), layout=NCHW, stride=(1, 1))
     assert in_place(operation) != operation
     for algo in (FFT, WINOGRAD):

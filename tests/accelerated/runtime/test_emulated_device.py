@@ -459,14 +459,14 @@ def test_fault_is_reported_with_its_line(emulated: Any, fault: str) -> None:
         ("copy_elsewhere", 60), ("expected_bytes", 128), ("unexpected_load", 1), ("some_wait", 1),
     ],
 )  # fmt: skip
-def test_nothing_is_reported_of_the_same_kernels_made_right(emulated: Any, name: str, number: int, seed: int) -> None:
+def test_the_corrected_kernels_report_nothing(emulated: Any, name: str, number: int, seed: int) -> None:
     run_fault(emulated, name, number, shared=256)
 
 
 @pytest.mark.parametrize(
     "name, number, message", [("deep_recursion", 1000, "stack overflow"), ("trap", 3, r"thread \(3, 0, 0\).*__trap")]
 )
-def test_other_faults(emulated: Any, name: str, number: int, message: str) -> None:
+def test_a_stack_overflow_and_a_trap_are_reported(emulated: Any, name: str, number: int, message: str) -> None:
     with pytest.raises(DeviceError, match=message):
         run_fault(emulated, name, number)
 
@@ -489,7 +489,7 @@ def test_write_before_the_start(emulated: Any, nbytes: int) -> None:
 
 
 @pytest.mark.parametrize("name, mark", [("write_value", "write_value: write"), ("read_value", "read_value: read")])
-def test_access_before_the_start_with_the_guard_there(emulated: Any, name: str, mark: str) -> None:
+def test_access_before_the_start_where_the_inaccessible_page_is(emulated: Any, name: str, mark: str) -> None:
     emulated.guard = "start"
     with pytest.raises(DeviceError, match="4 bytes before the start of the 256 bytes") as caught:
         run_fault(emulated, name, -1)
