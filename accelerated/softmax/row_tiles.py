@@ -11,7 +11,7 @@ from .problem import SHORT_ROW, VECTOR_BYTES, WARP, SoftmaxProblem, ceiling, pow
 
 # softmax/row_tiles.cu is compiled for these numbers.
 MAX_EACH = 8  # elements per lane
-MORE_EACH = (10, 9)  # elements per lane for one and two inputs, where they halve many lanes
+MORE_EACH = (10, 9)  # elements per lane for one and two inputs, where MAX_EACH would take twice as many lanes
 MIN_LANES = 8  # lanes per row above which MORE_EACH is used
 TILE_THREADS = 256  # threads per block
 PAIR_TILE_BYTES = 8800  # bytes of all inputs per tile of pairs

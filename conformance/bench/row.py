@@ -49,8 +49,8 @@ class Call(NamedTuple):
 class Row:
     """Describes one timed operation.
 
-    family: name of the rows that differ in shape, data type or layout only. separate: calls that compute the same one
-    after the other. They are compared with a fused operation and, in the vendor's library, also with a graph.
+    family: name of the rows that differ in shape, data type or layout only. separate: the calls that
+    together compute the same as this fused operation, which is compared with them and with the vendor's graph.
     contents: returns the first bytes of operands that may not be random numbers.
     """
 

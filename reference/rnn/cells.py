@@ -37,7 +37,10 @@ PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 
 def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
-    """Return what may be rounded where (docs/errata.md, D582). ``tracked`` says which errors are carried along."""
+    """Return the roundings that an implementation of the network may make (docs/errata.md, D582).
+
+    tracked: the errors that are carried from step to step.
+    """
     tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
     precision = network.precision if network.precision != HALF else FLOAT
     return _arithmetic(precision, tf32, network.data_type == HALF, tracked, EXPECTED_ASKED.get())
@@ -154,8 +157,8 @@ class Step:
     gates: side by side, i, f, c' and o of an LSTM, or r, i, h' and the factor of r of a GRU; None for others. shown:
     tanh of an LSTM's state. hidden: the output before its projection.
 
-    inside: where an LSTM's state was not clipped, or a ReLU's sum is positive. unsure: where rounding decides this, in
-    each way. Both are None where nothing is clipped or rectified.
+    inside: where an LSTM's state was not clipped, or a ReLU's sum is positive. unsure: where rounding decides this, for
+    each way of rounding that is tracked. Both are None where nothing is clipped or rectified.
     """
 
     gates: Bounded | None
@@ -220,7 +223,7 @@ def _gates_of_lstm(total: Bounded) -> Bounded:
 
 @cache
 def _falling(width: int) -> Array:
-    """Return how the gate functions of an LSTM flatten, each repeated ``width`` times."""
+    """Return the rates at which the slopes of an LSTM's gate functions fall, each repeated ``width`` times."""
     return np.repeat((SIGMOID, SIGMOID, TANGENT, SIGMOID), width)
 
 

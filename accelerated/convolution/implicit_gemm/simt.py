@@ -14,7 +14,7 @@ from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/simt.cu"
 M_VECTORS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements per 16 bytes
-FEW_FILTERS = 16
+FEW_FILTERS = 16  # filters per group, at most, for the tile of few filters
 SHARE_OF_FP32 = 0.75  # rate of the fastest tile, as a share of the rate of fp32.cu
 ALONE = 0.25  # slowdown of a block that shares its multiprocessor with no other
 
