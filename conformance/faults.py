@@ -49,7 +49,8 @@ from .trial import attempt
 
 Array = np.ndarray[Any, Any]
 TERMS = (9, 64, 576, 2304, 4608)
-SIDE, FILTERS = 16, 16  # 256 positions, 16 filters: 4096 outputs
+SIDE = 16  # positions along each axis
+FILTERS = 16  # filters, which make 4096 outputs of 256 positions
 WRITTEN = Path(__file__).parent / "report/faults.md"
 HEAD = """\
 Injected faults and the rules of the judge that see them (docs/tolerance.md); written by `python -m dualdnn.conformance.faults --write`.
@@ -61,7 +62,8 @@ SUMS_HEAD = """\
 Sums of products, 4096 outputs. Shares in percent beyond the worst case / beyond the interval of the 2-norm; root mean square; bias.
 
 """
-TF32_BITS, VECTOR = 13, 4  # bits of a float that TF32 drops; terms of the last vector
+TF32_BITS = 13  # bits of a float that TF32 drops
+VECTOR = 4  # terms of the last vector
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,13 @@ CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
 PRODUCTS = 3  # extra additions in the root mean square, for products that are rounded before they are added
 BLEND_ROUNDINGS = 3
 MIN_COUNT = 256  # elements that an output needs for a meaningful root mean square
-MAX_RMS, MAX_BIAS, FEW = (
-    1.25,
-    0.35,
-    6.0,
-)  # FEW / sqrt(elements) is added to the limits for smaller outputs.
+MAX_RMS = 1.25  # root mean square of a large output over the expected one
+MAX_BIAS = 0.35  # mean of a large output in expected deviations
+FEW = 6.0  # FEW / sqrt(elements) is added to both limits
 MIN_EXACT = 2.0**-100  # below this, results may be subnormal or flushed
-MIN_OF_FUNCTION = 100
-# roundings: largest root mean square of a function's errors, and of those within rows
-MAX_OF_FUNCTION, MAX_IN_ROWS = 2.0, 1.5
+MIN_OF_FUNCTION = 100  # elements that the root mean square of a function needs
+MAX_OF_FUNCTION = 2.0  # roundings, root mean square of a function's errors
+MAX_IN_ROWS = 1.5  # roundings, root mean square of the errors within rows
 # values of a part before and after blending, and the worst case's bound before rounding
 Outcome = tuple[Array, Array, Array]
 

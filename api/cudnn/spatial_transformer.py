@@ -17,7 +17,8 @@ from ..relations import same_data_type, same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 
 TYPES = (FLOAT, DOUBLE, HALF)
-MIN_RANK, IMAGE_RANK = 3, 4
+MIN_RANK = 3  # dimensions
+IMAGE_RANK = 4  # dimensions: N, C, H and W
 
 
 @documented()

@@ -16,7 +16,8 @@ from .specs import INT32, TensorSpec
 
 # STATES holds four 32-bit words: the seed, then the number of forward calls so far, each with its lower word first.
 STATES = TensorSpec.packed(INT32, (1, 1, 1, 4))
-BITS_PER_BYTE, RESERVE_MULTIPLE = 8, 4
+BITS_PER_BYTE = 8
+RESERVE_MULTIPLE = 4  # bytes
 
 
 def threshold(probability: float) -> int:

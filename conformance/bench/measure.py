@@ -56,7 +56,8 @@ STREAM_CALLS = 50  # calls that a program makes one by one
 ALONE_ROUNDS = 31
 SMALL_ROW_BYTES = 2e6  # bytes; a row that moves less takes little more than a launch
 SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # bytes of the small shape in float
-VECTOR_BYTES, COPY_THREADS = 16, 256  # A thread copies one vector, and a block of the small copy has this many threads.
+VECTOR_BYTES = 16  # bytes that a thread of the small copy moves
+COPY_THREADS = 256  # threads per block of the small copy
 COPY_MULTIPLE = 4096  # bytes; the driver copies 35 % fewer bytes a second where a size is not a multiple (H200)
 SCRATCH_BYTES = 1 << 20  # minimum bytes: a library never gets NULL for a workspace
 

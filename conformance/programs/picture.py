@@ -24,7 +24,8 @@ PASSES = (
     ("gradients of data", re.compile("Backward|Loss")),
     ("forward", re.compile("")),
 )
-BAR, HEIGHT = 16, 36  # pixels: width of a bar with its gap, height of the largest
+BAR = 16  # pixels, width of a bar with its gap
+HEIGHT = 36  # pixels, height of the largest bar
 STYLE = """body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin-bottom:2em}td,th{padding:3px 10px;text-align:right}
 td:first-child,th:first-child{text-align:left}tr{border-top:1px solid #ddd}rect{fill:#4878a8}rect.wrong{fill:#c03030}tr.wrong{background:#fbe4e4}
 svg{display:block}pre{background:#f4f4f4;padding:1em;white-space:pre-wrap}"""

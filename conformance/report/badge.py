@@ -4,7 +4,8 @@ from html import escape
 
 from .model import Report
 
-HEIGHT, PADDING = 20, 6
+HEIGHT = 20  # px
+PADDING = 6  # px
 GLYPH = 6.6  # approximate width of a character of 11 px
 COLOURS = {"passed": "#2f7d52", "known": "#a87408", "failed": "#b3302a", "none": "#6b6459"}
 

@@ -17,9 +17,10 @@ from ..precision import PRECISION
 from ..running import Running, Sized, Ways, beyond_half
 from ..view import Array
 
-TF32_UNIT = 2.0**-11
-# HALF_SMALLEST is half of the least subnormal number.
-HALF_UNIT, HALF_SMALLEST, MAX_HALF = 2.0**-11, 2.0**-25, 65504.0
+TF32_UNIT = 2.0**-11  # unit roundoff
+HALF_UNIT = 2.0**-11  # unit roundoff
+HALF_SMALLEST = 2.0**-25  # half of the least subnormal number
+MAX_HALF = 65504.0  # the largest number of half
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,14 @@ WINOGRAD = (
 FFT = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT, Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING)
 TRANSFORMS = (*WINOGRAD, *FFT)
 
-FLOAT_UNIT, HALF_UNIT, TF32_UNIT = 2.0**-24, 2.0**-11, 2.0**-11
+FLOAT_UNIT = 2.0**-24  # unit roundoff
+HALF_UNIT = 2.0**-11  # unit roundoff
+TF32_UNIT = 2.0**-11  # unit roundoff
 # These terms allow one underflow per rounding: a subnormal or flushed result errs by up to the smallest normal number.
 # The smallest normal number is this term times the unit of the type.
 MIN_TERM = {FLOAT: 2.0**-102, HALF: 2.0**-14, DOUBLE: 2.0**-969}
-MAX_HALF = 65504.0
-MIN_FLOAT = 2.0**-149
+MAX_HALF = 65504.0  # the largest number of half
+MIN_FLOAT = 2.0**-149  # the least subnormal number of float
 INT32_LIMIT = 2.0**31
 TRANSFORM_ROUNDINGS = 24  # two dimensions of three transforms, each a rounded sum of at most 4 products
 FFT_ROUNDINGS = 18  # three transforms, 6 per radix-2 step: a complex product (4), a sum (1), the twiddle factor (1)

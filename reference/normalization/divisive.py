@@ -16,7 +16,8 @@ from .windows import Power, allowed, combined, offsets, power, roundings, shifte
 
 # A squared difference has two roundings, and the square one.
 TERM_ROUNDINGS = 3
-PRODUCT, GRADIENT = 1, 9
+PRODUCT = 1  # roundings after the power, forward
+GRADIENT = 9  # roundings after the power, of a gradient
 
 
 def _shifted(values: Array, axes: Sequence[int], offset: Sequence[int]) -> Array:

@@ -11,9 +11,9 @@ from ..view import Array
 from .windows import Power, allowed, combined, power, roundings, uncertain, window
 
 CHANNELS = (1,)
-# These count the roundings after the power. PRODUCT is its product with x. GRADIENT counts the products with dy, x and
-# 1 / s, the sum over the window, and the products with x and the factor.
-PRODUCT, GRADIENT = 1, 8
+# These count the roundings after the power.
+PRODUCT = 1  # its product with x
+GRADIENT = 8  # the products with dy, x and 1 / s, the sum over the window, and the products with x and the factor
 
 
 def _power(operation: LRNCrossChannelForward | LRNCrossChannelBackward, x: Array) -> tuple[Power, float, float]:

@@ -22,13 +22,13 @@ from ..spread import Steps
 from ..view import Array
 
 PATHS = 3  # weight of an expected rounding: it reaches a result through several gates, which may all err the same way
-MIN_HALF, MAX_HALF = 2.0**-14, 65504.0
+MIN_HALF = 2.0**-14  # the least normal number of half
+MAX_HALF = 65504.0  # the largest number of half
 # exp or tanh (2 ulp each) and the operations around them, each with a relative effect of at most 1
 FUNCTION_ROUNDINGS = 12
-SIGMOID, TANGENT = (
-    1,
-    2,
-)  # powers of exp(-|x|) by which the functions flatten; their steepest slope is a quarter of the square
+# A function flattens by this power of exp(-|x|). Its steepest slope is a quarter of the square of the power.
+SIGMOID = 1
+TANGENT = 2
 
 
 class Tracking(Enum):

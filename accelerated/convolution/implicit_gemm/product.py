@@ -15,9 +15,9 @@ from ...plans import Launch
 from ...reproducible import CANONICAL_IMAGES, Order
 from ..problem import PLAIN, REFERENCE_MULTIPROCESSORS, ConvolutionStruct, EpilogueStruct, Rates
 
-# A tile's first loads and results take as long as TILE_TERMS terms of K (700 products of the benchmark on an H200). A
-# tile that is alone on its multiprocessor takes longer by the share ALONE.
-TILE_TERMS, ALONE = 32, 0.5
+# 700 products of the benchmark on an H200 gave these numbers.
+TILE_TERMS = 32  # terms of K that take as long as a tile's first loads and its results
+ALONE = 0.5  # share by which a tile that is alone on its multiprocessor takes longer
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 
 

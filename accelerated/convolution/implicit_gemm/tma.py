@@ -25,7 +25,8 @@ from .mma import preferred_mma
 from .product import Product, ProductKernel, TapWalk
 
 SOURCE = "convolution/implicit_gemm/tma.cu"
-WARP, WARPGROUP = 32, 128
+WARP = 32  # threads
+WARPGROUP = 128  # threads
 SWIZZLE_BYTES = 1024
 WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # rows of the product that TMA loads at once, for four warps

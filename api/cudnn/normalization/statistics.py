@@ -12,7 +12,8 @@ from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
 from ...relations import data_type_among, rank_between, same_data_type, same_dims, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 
-MIN_RANK, MAX_RANK = 4, 5
+MIN_RANK = 4  # dimensions
+MAX_RANK = 5  # dimensions
 # These types come from the tables of batch normalization; cudnnNormalization* has none (docs/errata.md, D035, D081).
 TRAINING_TYPES = (HALF, FLOAT, DOUBLE)
 INFERENCE_TYPES = (*TRAINING_TYPES, INT8)
