@@ -1,4 +1,7 @@
-"""Builds the site: `make docs`. Guides are the Markdown files beside this one; pages of functions are made from the data of the code."""
+"""Builds the site: `make docs`. Guides are the Markdown files beside this one; pages of functions are made from the data of the code.
+
+Sphinx builds pages that Python makes, and fails on a broken link. MyST reads the Markdown that GitHub shows. Furo needs no network.
+"""
 
 from __future__ import annotations
 
