@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from ctypes import c_int, c_uint
 from typing import Any
@@ -64,10 +65,10 @@ class DropoutProblem(Problem):
 
     def launch(self, kernel: str, grid: Grid, *others: tuple[str, Any], **definitions: int) -> list[Launch]:
         """Return the launch of a kernel; a forward call has a second launch that advances the states."""
-        probability = self.operation.probability
+        left = 1 - self.operation.probability
         arguments = structure(
             *pointers(len(self.operands)),
-            *factors(self.operation, scale=1 / (1 - probability) if probability < 1 else 0.0), ("drawn", self.drawn),
+            *factors(self.operation, scale=1 / left if left else math.inf), ("drawn", self.drawn),
             ("elements", c_uint(self.source.count)), *others,
         )  # fmt: skip
         named = {name: str(value) for name, value in {**CONSTANTS, "DRAWS": int(self.forward), **definitions}.items()}
