@@ -110,6 +110,10 @@ class Step:
         return self.names.get(operand, operand)
 
 
+class Outgrown(ValueError):
+    """Report that a call of a chain needs more memory than the calls before it made."""
+
+
 class Chain:
     """Hold a subject's guarded memory that several calls share, and what the reference keeps for later calls.
 
@@ -191,7 +195,7 @@ class Chain:
         if name in self.placed:
             _, whole, size = self.placed[name]
             if bytes_.size > size:
-                raise ValueError(f"{operand} needs {bytes_.size} bytes, {name} of the chain has {size}")
+                raise Outgrown(f"{operand} needs {bytes_.size} bytes, {name} of the chain has {size}")
             return whole[first : first + bytes_.size].copy()
         given = self.given.get(name, bytes_)
         if operation.raw.get(operand) == "workspace_bytes" and given.size < bytes_.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -108,7 +109,8 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]) -> Any:
     """Return a dropout descriptor with the operation's states.
 
-    It gets new states if the subject's are larger or the call has no states.
+    It gets new states if the subject's are larger or the call has no states. Half of the descriptors get the
+    probability in a second call without states, which keeps the earlier ones.
     """
     descriptor, needed = make.cudnn.cudnnCreateDropoutDescriptor(), make.cudnn.cudnnDropoutGetStatesSize(make.handle)
     if "states" in memory and needed <= o.nbytes("states"):
@@ -118,6 +120,8 @@ def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]
         states = make.handle.allocate(needed)
         make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, probability, states, needed, 0)
         make.keep(descriptor, states)  # Calls with the descriptor read these states.
+    if zlib.crc32(repr(o).encode()) % 2:
+        make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, probability, None, 0, 0)
     return descriptor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -50,6 +51,7 @@ OPERATIONS = (
 RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 KINDS = ("normal", "positive", "ties")
 MAX_PRODUCTS = 8_000_000  # products of a convolution; the emulated device computes them one by one
+MAX_FEW_PRODUCTS = 2_000_000  # products of a convolution outside of the profile of large tensors
 MAX_FILTER = 60_000  # elements
 MAX_TRANSFORMED = 150_000  # elements of x, y and filters padded to x; the emulated device transforms 12,000 a second
 TILED = (8, 16, 32, 64)  # channel counts that vectors and tiles divide
@@ -94,16 +96,18 @@ def draw(source: Source) -> Drawn:
         return bias_gradient(source)
     if source.chance(4):
         return reordered(source)
-    direction = source.pick(DIRECTIONS)
-    row = source.pick(direction.rows)
+    direction, depthwise = source.pick(DIRECTIONS), source.chance(12)
+    row = source.pick([row for row in direction.rows if not depthwise or is_direct(row)])
     algorithm, configuration = source.pick(row.algorithms), source.pick(row.configurations)
-    problem = described(source, row, configuration)
+    need(not depthwise or vector_length(configuration.x) == 1)
+    problem = described(source, row, configuration, depthwise)
     need(direction.refused(problem, algorithm) is None)
     need("FFT" not in algorithm.name or transformed(problem) <= MAX_TRANSFORMED)
     if direction is DIRECTIONS[0] and source.chance(55):
         if configuration.bias is not None and source.chance(75):
             return activated(source, problem, algorithm, configuration.bias)
-        return unrolled(source, problem)
+        if problem.convolution.group_count == 1:
+            return unrolled(source, problem)
     return Drawn((direction.made(problem, algorithm, *source.blend()),), source.inputs(KINDS, ("infinite",)))
 
 
@@ -124,7 +128,7 @@ def unrolled(source: Source, problem: Problem) -> Drawn:
     """Return the matrix of the image of a convolution with one group."""
     x, w, y = problem.x, problem.w, problem.y
     shape = y.dims[0] * prod(y.dims[2:]), x.dims[1] * prod(w.dims[2:])
-    need(problem.convolution.group_count == 1 and x.rank == 4 and {x.data_type, w.data_type} <= {*IM2COL_TYPES})
+    need(x.rank == 4 and {x.data_type, w.data_type} <= {*IM2COL_TYPES})
     need(prod(shape) <= MAX_FILTER)
     return Drawn(
         (Im2Col(problem.convolution, w, x, TensorSpec(x.data_type, shape, (shape[1], 1))),), source.inputs(KINDS)
@@ -148,26 +152,35 @@ def transformed(problem: Problem) -> int:
     return problem.x.count + problem.y.count + prod(problem.w.dims[:2]) * plane
 
 
-def described(source: Source, row: Row, configuration: Any) -> Problem:
+def is_direct(row: Row) -> bool:
+    """Return whether an algorithm of a row for images has kernels for convolutions with one filter per channel."""
+    return row.spatial == 2 and any(re.search("IMPLICIT|ALGO_[01]$", algorithm.name) for algorithm in row.algorithms)
+
+
+def described(source: Source, row: Row, configuration: Any, depthwise: bool) -> Problem:
     """Draw the descriptors of a convolution that mostly satisfies the rules of the row."""
-    convolution, x_dims, w_dims = geometry(source, row, configuration)
+    convolution, x_dims, w_dims = geometry(source, row, configuration, depthwise)
     y_dims = convolution.output_dims(x_dims, w_dims)
     need(min(y_dims) >= 1)
-    need(prod(y_dims) * prod(w_dims[1:]) <= MAX_PRODUCTS)
+    need(prod(y_dims) * prod(w_dims[1:]) <= (MAX_PRODUCTS if source.profile.name == "large" else MAX_FEW_PRODUCTS))
     x = operand(source, configuration.x, x_dims, row.x)
     y = operand(source, configuration.y, y_dims, row.y)
     return Problem(convolution, x, FilterSpec(configuration.w, row.filter_format, w_dims), y)
 
 
-def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionSpec, tuple[int, ...], tuple[int, ...]]:
+def geometry(
+    source: Source, row: Row, configuration: Any, depthwise: bool
+) -> tuple[ConvolutionSpec, tuple[int, ...], tuple[int, ...]]:
     """Draw (the convolution, dimensions of x, dimensions of w) that mostly satisfy the rules of the row."""
     rank, rules = row.spatial, row.rules
-    size = tuple(source.pick((1, 2, 3, 3, 5, 7)) for _ in range(rank))
+    usual = depthwise or source.chance(30)  # The window is square, and kernels are compiled for it.
+    size = (source.pick((3, 5, 7)),) * rank if usual else tuple(source.pick((1, 2, 3, 3, 5, 7)) for _ in range(rank))
     if tables.FILTER_3 in rules or tables.FILTER_3_OR_5 in rules:
         size = (source.pick((3, 5)) if tables.FILTER_3_OR_5 in rules else 3,) * rank
     one = (1,) * rank
-    stride = one if tables.STRIDE_1 in rules else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
-    dilation = one if tables.NO_DILATION in rules else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
+    steps = (source.pick((1, 1, 2)),) * rank if usual else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
+    stride = one if tables.STRIDE_1 in rules else steps
+    dilation = one if tables.NO_DILATION in rules or usual else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
     least = 1 if tables.PADDING_BELOW_FILTER in rules else 0
     padding = tuple(source.integer(0, max(0, extent - least)) for extent in size)
     if tables.STRIDE_1 not in rules and source.chance(6):  # Patches of x do not overlap.
@@ -184,7 +197,7 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
     )
     groups = source.pick((1, 1, 1, 2, 3))
     each, filters = (multiple * source.pick((1, 2, 3, source.pick(TILED), source.integer(1, 33))) for _ in range(2))
-    if multiple == 1 and source.chance(15):  # This is a depthwise convolution.
+    if multiple == 1 and (depthwise or source.chance(15)):  # This is a depthwise convolution.
         groups, each, filters = source.channels(), 1, source.pick((1, 1, 2))
     elif multiple == 1 and source.chance(20):  # Vectors divide groups of few channels together.
         groups, each, filters = source.pick((4, 8, 16)), source.pick(FEW), source.pick(FEW)

@@ -45,8 +45,8 @@ class Profile:
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("small", 6, 1_500),
-        Profile("edges", 130, 12_000, near_tiles=True),
+        Profile("small", 6, 1_500, offset=12),
+        Profile("edges", 130, 12_000, near_tiles=True, offset=12),
         Profile("large", 300, 60_000, gaps=5),
         Profile("unaligned", 40, 6_000, gaps=60, offset=60),
         Profile("special", 24, 4_000, special=True),
@@ -61,7 +61,8 @@ class Drawn:
 
     inputs: the kind of all inputs, or a kind for each operand. offsets: operand -> bytes after an aligned address.
     aliases: operand -> operand with the same memory. refused: the name of a change of a table of refusals, with which
-    the first call must be refused; else all are made as they are.
+    the first call must be refused; else all are made as they are. varied: the last operation has a random change, so
+    its call may be refused.
     """
 
     steps: tuple[Operation, ...]
@@ -69,6 +70,7 @@ class Drawn:
     offsets: tuple[tuple[str, int], ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     refused: str = ""
+    varied: bool = False
 
     @property
     def operation(self) -> Any:
@@ -137,6 +139,11 @@ class Source:
     def tensor(self, data_type: cudnnDataType_t, dims: Dims) -> TensorSpec:
         """Draw a tensor in some layout."""
         return TensorSpec(data_type, dims, self.layout(dims))
+
+    def rows(self, data_type: cudnnDataType_t, dims: Dims) -> TensorSpec:
+        """Draw a tensor whose only gaps follow its rows."""
+        wide = (*dims[:-1], dims[-1] + self.integer(1, 3))
+        return TensorSpec(data_type, dims, TensorSpec.packed(data_type, wide).strides)
 
     def packed(self, data_type: cudnnDataType_t, dims: Dims, channels_last: bool) -> TensorSpec:
         """Return a tensor without gaps."""

@@ -16,6 +16,7 @@ OPERATIONS = (PoolingForward, PoolingBackward)
 USUAL = ((2, 2, 0), (3, 2, 0), (3, 2, 1), (7, 7, 0), (3, 1, 1))  # Each is (window, stride, padding).
 PLAIN = tuple(kind for kind in FORWARD_TYPES if TensorSpec.packed(kind, (1, 32)).vector_length == 1)
 KINDS = ("normal", "ties", "wide")
+GLOBAL_ROWS = 40  # percent of the inputs of global windows whose rows have gaps, which vectors may read
 SPECIAL = ("special", "ties_and_nan")
 
 
@@ -40,9 +41,9 @@ def draw(source: Source) -> Drawn:
     alpha, beta = source.blend()
     dims, result = (images, channels, *spatial), (images, channels, *out)
     if not backward:
-        operation: Any = PoolingForward(
-            pooling, alpha, beta, source.tensor(data_type, dims), source.tensor(data_type, result)
-        )
+        rows = max(out) == 1 and source.chance(GLOBAL_ROWS)
+        x = source.rows(data_type, dims) if rows else source.tensor(data_type, dims)
+        operation: Any = PoolingForward(pooling, alpha, beta, x, source.tensor(data_type, result))
         return Drawn((operation,), source.inputs(KINDS, SPECIAL))
     x, y = contiguous(source, data_type, dims), contiguous(source, data_type, result)
     return Drawn((PoolingBackward(pooling, alpha, beta, y, y, x, x),), source.inputs(KINDS, SPECIAL))

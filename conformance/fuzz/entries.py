@@ -12,7 +12,7 @@ from dualdnn.api.operations import Operation, parse
 from ..domains import DOMAINS, Drawn
 from ..refusals.carried import applicable
 
-FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases", "refused"}
+FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases", "refused", "varied"}
 REQUIRED = frozenset({"family", "operations"})
 
 
@@ -34,6 +34,7 @@ class Entry:
             "offsets": dict(self.drawn.offsets),
             "aliases": dict(self.drawn.aliases),
             "refused": self.drawn.refused,
+            "varied": self.drawn.varied,
         }
         return json.dumps({name: value for name, value in values.items() if value or name == "seed"})
 
@@ -66,5 +67,6 @@ def entry_of(values: Any, required: frozenset[str] = REQUIRED) -> Entry:
     offsets, aliases = (tuple(values.get(name, {}).items()) for name in ("offsets", "aliases"))
     if (refused := values.get("refused", "")) and refused not in applicable(steps[0]):
         raise ValueError(f"refused is {refused!r}: no such row of conformance/refusals changes {steps[0]}")
-    drawn = Drawn(steps, values.get("inputs", "normal"), offsets, aliases, values.get("refused", ""))
+    varied = values.get("varied", False)
+    drawn = Drawn(steps, values.get("inputs", "normal"), offsets, aliases, refused, varied)
     return Entry(family, drawn, values.get("seed", 0))

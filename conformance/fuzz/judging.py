@@ -11,14 +11,19 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, roomy, sized
+from ..calls.caller import function_of
 from ..differences.occurrences import what
-from ..refusals.carried import fault
-from ..solvers import ALL, PREFERRED, Used, by_solvers, noted, with_workspace
+from ..domains.variations import MAX_BYTES
+from ..refusals.carried import NotCarried, fault, is_refusal, refusal
+from ..solvers import ALL, PREFERRED, Used, by_solvers, noted, threads_ordered, with_workspace
 from ..subjects import NotRunnable, Subject
-from ..trial import Step, Trial, attempt_chain
+from ..trial import Outgrown, Step, Trial, attempt_chain, prepare
+from . import held
 from .entries import Entry
 
 CONFIRMATIONS = 3  # extra seeds under which an output must be suspect; one seed alone may be chance for small outputs
+UNCALLED = ("too large", "without inputs", "another operation")  # changed operations that no subject is judged by
+UNTOLD = "not called"
 CELL = " | "  # separates the row and the column of a cell of a coverage table
 TAIL = 32  # last elements of a tensor that count as its tail
 
@@ -62,15 +67,19 @@ class Judge:
     def examine(self, entry: Entry) -> Finding | None:
         """Return the first fault that the entry shows on a subject, or None."""
         self.unasked = 0
-        for facts in facts_of(entry):
+        # A changed operation may have no dimensions to count.
+        changed = [("operation", type(entry.drawn.operation).__name__)]
+        for facts in changed if entry.drawn.varied else facts_of(entry):
             self.facts[entry.family, *facts] += 1
+        refusals = list[str]()
         found = (
-            self._examine_on(subject, caller, entry)
+            self._examine_on(subject, caller, entry, refusals)
             for subject, caller in zip(self.subjects, self.callers, strict=True)
         )
         return next(filter(None, found), None)
 
-    def _examine_on(self, subject: Subject, caller: Caller, entry: Entry) -> Finding | None:
+    def _examine_on(self, subject: Subject, caller: Caller, entry: Entry, refusals: list[str]) -> Finding | None:
+        """Return the first fault on one subject. refusals: how the earlier subjects refused the operation."""
         drawn, used = entry.drawn, Used()
         solver_now = ""
 
@@ -96,6 +105,22 @@ class Judge:
             return None
 
         try:
+            if subject.ours and (text := held.fault(caller, drawn.steps[-1])):
+                return finding("descriptors", text)
+            if drawn.varied:
+                self.unasked += not subject.cites_clauses
+                answer, text = answered(caller, entry) if subject.cites_clauses else ("", "")
+                refusals.append(UNTOLD if answer in UNCALLED else answer)
+                self.facts[entry.family, "changed operations", answer or "accepted"] += 1
+                if len({*refusals} - {UNTOLD}) > 1:
+                    told = (
+                        f"{one.name}: {said or 'accepted'}" for one, said in zip(self.subjects, refusals, strict=False)
+                    )
+                    text = text or "; ".join(told)
+                if text:
+                    return finding("refusals", f"{text}: {drawn.steps[-1]}")
+                if answer or not subject.cites_clauses:
+                    return None
             ready = [sized(caller, step) for step in drawn.steps]
             if not subject.ours:  # A foreign library keeps other data in its spaces.
                 ready = [roomy(caller, step) for step in ready]
@@ -105,8 +130,10 @@ class Judge:
                 self.unasked += not subject.cites_clauses
                 text = fault(caller, ready[0], drawn.refused) if subject.cites_clauses else ""
                 return finding("refusals", text) if text else None
-            with noted(used):
+            with noted(used), threads_ordered(caller.handle, str(entry)):
                 return by_first(caller.handle, steps, run, wanted, used)
+        except Outgrown:  # A changed call needs more memory than the calls before it.
+            return None
         except NotRunnable:  # A library without this call cannot be asked.
             self.unasked += 1
             return None
@@ -121,10 +148,33 @@ class Judge:
         """Add what one operation used to its family's coverage."""
         of_family = self.used.setdefault(entry.family, Used())
         for fact, names in (("solver", used.solvers), ("kernel", used.kernels)):
-            for table, cell in tables_of(entry, fact, names):
+            for table, cell in tables_of(entry, fact, names) if not entry.drawn.varied else ():
                 self.facts[entry.family, table, cell] += 1
         for name, found in vars(used).items():
             getattr(of_family, name).update(found)
+
+
+def answered(caller: Caller, entry: Entry) -> tuple[str, str]:
+    """Return how a changed operation is refused, or an empty text, and what is wrong with the refusal, or an empty text.
+
+    An operation that is accepted but too large, or one for which no inputs can be made, counts as refused.
+    """
+    operation = entry.drawn.steps[-1]
+    try:
+        caller.values(function_of(type(operation)), operation, {})  # Setters of descriptors refuse, too.
+        operation = sized(caller, operation)
+        if sum(operation.nbytes(name) for name in operation.operands) > MAX_BYTES:
+            return "too large", ""
+        prepare(operation, entry.drawn.inputs, 0)
+    except CudnnError as error:
+        return f"{error.status.name} [{error.clause}]", "" if is_refusal(error) else str(error)
+    except held.WRONG:
+        return "without inputs", ""
+    try:
+        error, text = refusal(caller, operation, dict(entry.drawn.aliases), entry.drawn.inputs)
+    except NotCarried:
+        return "another operation", ""
+    return f"{error.status.name} [{error.clause}]" if error else "", text
 
 
 def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Used) -> Finding | None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies
 
-from ..domains import DOMAINS, PROFILES, Drawn, operations
+from ..domains import DOMAINS, PROFILES, Domain, Drawn, Profile, Source, operations
+from ..domains.variations import varied
 from ..refusals.carried import applicable
 from ..subjects import is_lost, open_subject
 from .entries import Entry, parse_entry
@@ -23,6 +24,7 @@ from .judging import Finding, Judge, Key
 
 BATCH = 50  # examples of a family at a time
 REFUSED = 15  # percent of the operations that get a change for which the call must be refused
+VARIED = 25  # percent of the operations that get any change
 SHRINKING = 500  # operations that the search for a simpler one may try
 LOST = "ended its device"
 
@@ -46,16 +48,17 @@ class Orders:
     entries: tuple[str, ...] = ()  # entries that run instead of drawn ones
 
 
-def with_refusals(drawn: Any) -> Any:
-    """Return a strategy of what another one draws, sometimes with a change for which the call must be refused."""
+def with_changes(domain: Domain, profiles: tuple[Profile, ...]) -> Any:
+    """Return a strategy of what a domain draws, sometimes with a change, for which the call must or may be refused."""
 
     @strategies.composite
     def changed(draw: Any) -> Drawn:
-        found: Drawn = draw(drawn)
-        if draw(strategies.integers(0, 99)) < 100 - REFUSED:
-            return found
-        names = applicable(found.operation)
-        return replace(found, refused=draw(strategies.sampled_from(names))) if names else found
+        found: Drawn = draw(operations(domain, profiles))
+        chance = draw(strategies.integers(0, 99))
+        if chance >= 100 - REFUSED and (names := applicable(found.operation)):
+            return replace(found, refused=draw(strategies.sampled_from(names)))
+        any_change = 100 - REFUSED > chance >= 100 - REFUSED - VARIED and domain.name != "graph"
+        return varied(Source(draw, profiles[0]), found) if any_change else found
 
     return changed()
 
@@ -140,7 +143,7 @@ class Worker:
         drawing: Any = settings(
             max_examples=BATCH, database=None, deadline=None, suppress_health_check=list(HealthCheck),
             phases=(Phase.generate, Phase.shrink), report_multiple_bugs=False, print_blob=False,
-        )(given(with_refusals(operations(DOMAINS[family], profiles)))(check))  # fmt: skip
+        )(given(with_changes(DOMAINS[family], profiles))(check))  # fmt: skip
         try:
             seed(number)(drawing)()
         except Exception:  # This is the fault, or Hypothesis's message that it could not reproduce it.

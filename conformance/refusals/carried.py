@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
@@ -113,19 +114,43 @@ def fault(caller: Caller, operation: Operation, name: str) -> str:
     """Make the call with a row's change, and return why it was not refused as a table demands, or an empty text."""
     row = rows()[type(operation)][name]
     wrong = carried(row, operation)
-    memory = prepare(wrong, "normal", 0, row.aliases)
-    buffers = {operand: caller.handle.to_device(memory[operand]) for operand in memory if operand not in row.aliases}
     told = f"{function_of(type(wrong))} with the change {name} of {type(wrong).__name__}"
+    error, said = refusal(caller, wrong, row.aliases)
+    if error is None:
+        return f"{told} succeeded, expected {row.status.name} [{row.clause}]: {wrong}"
+    return f"{told}: {said}, expected {row.status.name} [{row.clause}]" if said else ""
+
+
+def refusal(
+    caller: Caller, operation: Operation, aliases: Mapping[str, str], inputs: Any = "normal"
+) -> tuple[CudnnError | None, str]:
+    """Make one call. Return its error, or None if it is accepted, and what is wrong with that error, or an empty text.
+
+    A refusal has a documented status, cites a clause, and changes no operand. Raise NotCarried if no call means the
+    operation, because its call computes another one.
+    """
+    memory = prepare(operation, inputs, 0, aliases)
+    buffers = {operand: caller.handle.to_device(memory[operand]) for operand in memory if operand not in aliases}
+    asked, prepared = list[Operation](), caller.handle.backend.prepare
+    caller.handle.answers.clear()
+    caller.handle.backend.prepare = lambda one: asked.append(one) or prepared(one)
     try:
-        caller(wrong, {operand: buffers[row.aliases.get(operand, operand)] for operand in memory})
+        caller(operation, {operand: buffers[aliases.get(operand, operand)] for operand in memory})
     except CudnnError as error:
-        if error.status not in REFUSALS or not error.clause:
-            return f"{told}: expected {row.status.name} [{row.clause}], got: {error}"
-        touched = [
-            n for n, buffer in buffers.items() if bytes(buffer.to_host(np.uint8, buffer.nbytes)) != bytes(memory[n])
-        ]
-        return f"{told}: the refused call changed {', '.join(touched)}" if touched else ""
-    return f"{told} succeeded, expected {row.status.name} [{row.clause}]: {wrong}"
+        if not is_refusal(error):
+            return error, f"got {error}"
+        touched = [n for n, b in buffers.items() if bytes(b.to_host(np.uint8, b.nbytes)) != bytes(memory[n])]
+        return error, f"the refused call changed {', '.join(touched)}" if touched else ""
+    finally:
+        del caller.handle.backend.prepare
+    if operation not in asked:
+        raise NotCarried(f"the call means {asked}")
+    return None, ""
+
+
+def is_refusal(error: CudnnError) -> bool:
+    """Return whether an error has a status that refuses a call, and cites a clause."""
+    return error.status in REFUSALS and bool(error.clause)
 
 
 def _moved(right: Any, wrong: Any, drawn: Any) -> Any:

@@ -6,13 +6,15 @@ import json
 import os
 import time
 from dataclasses import replace
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.api.cudnn import softmax
 from dualdnn.conformance import corpus
 from dualdnn.conformance.command_line import main
-from dualdnn.conformance.domains import Drawn
+from dualdnn.conformance.domains import PROFILES, Drawn
 from dualdnn.conformance.fuzz import judging, picture, pool
 from dualdnn.conformance.fuzz.command import Run, read_ledger, still_failing, write_ledger
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
@@ -58,11 +60,9 @@ def test_a_fault_is_found_once_and_made_simple(wrong_tanh):
 
 
 def test_a_call_that_accepts_what_a_table_refuses_is_found_again_by_its_entry(monkeypatch):
-    from dualdnn.api.cudnn import softmax
-
     sent = Messages()
     monkeypatch.setattr(softmax, "same_strides", lambda clause, **tensors: None)
-    Worker(replace(ORDERS, families=("softmax",), count=200), sent, Judge([open_subject("reference")])).draw()
+    Worker(replace(ORDERS, families=("softmax",), count=400), sent, Judge([open_subject("reference")])).draw()
     found = [value for kind, value in sent if kind == "found"]
     assert found and {finding.key.what for finding in found} == {"refusals"}
     for finding in found:
@@ -178,7 +178,7 @@ def test_the_command_reports_what_it_covered(tmp_path, capsys):
         "-k",
         "activation",
         "--profile",
-        "small",
+        "special",
         "--count",
         "12",
         "--jobs",
@@ -247,3 +247,36 @@ def test_an_operation_that_no_subject_can_be_asked_about_is_not_judged(monkeypat
     sent, judge = Messages(), Judge([open_subject("reference")])
     assert Worker(ORDERS, sent, judge).examine(parse_entry(LINE)) is None
     assert ("judged", 0) in sent and ("judged", 1) not in sent
+
+
+def found_in(family, count, seed=1):
+    """Return the findings of drawn operations of a family on the reference."""
+    sent = Messages()
+    orders = replace(ORDERS, families=(family,), profiles=tuple(PROFILES), count=count, seed=seed)
+    Worker(orders, sent, Judge([open_subject("reference")])).draw()
+    return [value for kind, value in sent if kind == "found"]
+
+
+def test_a_changed_call_that_is_accepted_is_judged_by_its_result(monkeypatch):
+    """Elements of an output that share memory cannot all be right."""
+    monkeypatch.setattr(softmax, "writable_layout", lambda **tensors: None)
+    whats = {finding.key.what.partition(":")[0] for finding in found_in("softmax", 600)}
+    assert whats & {"wrong y", "wrong dx"}
+
+
+MISTAKES = {
+    "a size that is not limited": ("tensor_descriptors", "TWO_GIGA", 2**70, "activation"),
+    "a padding that is not read": ("pooling", "Pooling2dParameters", None, "pooling"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_descriptors_hold_is_checked(monkeypatch, mistake):
+    module, name, value, family = MISTAKES[mistake]
+    home = import_module(f"dualdnn.api.cudnn.{module}")
+    made = value or (lambda *values: (*values[:4], 0, *values[5:]))
+    monkeypatch.setattr(home, name, made)
+    found = found_in(family, 600)
+    assert found and {finding.key.what for finding in found} == {"descriptors"}
+    for finding in found:
+        assert Judge([open_subject("reference")]).examine(parse_entry(str(finding.entry))).key == finding.key
