@@ -96,7 +96,7 @@ def draw(source: Source) -> Drawn:
         return bias_gradient(source)
     if source.chance(4):
         return reordered(source)
-    direction, depthwise = source.pick(DIRECTIONS), source.chance(12)
+    direction, depthwise = source.pick(DIRECTIONS), source.chance(20)
     row = source.pick([row for row in direction.rows if not depthwise or is_direct(row)])
     algorithm, configuration = source.pick(row.algorithms), source.pick(row.configurations)
     need(not depthwise or vector_length(configuration.x) == 1)
@@ -157,7 +157,7 @@ def is_direct(row: Row) -> bool:
     return row.spatial == 2 and any(re.search("IMPLICIT|ALGO_[01]$", algorithm.name) for algorithm in row.algorithms)
 
 
-def described(source: Source, row: Row, configuration: Any, depthwise: bool) -> Problem:
+def described(source: Source, row: Row, configuration: Any, depthwise: bool = False) -> Problem:
     """Draw the descriptors of a convolution that mostly satisfies the rules of the row."""
     convolution, x_dims, w_dims = geometry(source, row, configuration, depthwise)
     y_dims = convolution.output_dims(x_dims, w_dims)
@@ -169,7 +169,7 @@ def described(source: Source, row: Row, configuration: Any, depthwise: bool) -> 
 
 
 def geometry(
-    source: Source, row: Row, configuration: Any, depthwise: bool
+    source: Source, row: Row, configuration: Any, depthwise: bool = False
 ) -> tuple[ConvolutionSpec, tuple[int, ...], tuple[int, ...]]:
     """Draw (the convolution, dimensions of x, dimensions of w) that mostly satisfy the rules of the row."""
     rank, rules = row.spatial, row.rules

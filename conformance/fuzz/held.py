@@ -111,7 +111,7 @@ LAWS: dict[type, Callable[[Any], bool]] = {
     LRNSpec: lambda s: 1 <= s.n <= 16 and s.beta >= 0.01 and s.k >= 1e-5,
     OpTensorSpec: lambda s: s.compute_type in (*FLOATING, Type.CUDNN_DATA_BFLOAT16),
     ReduceTensorSpec: lambda s: s.compute_type in FLOATING,
-    TransformSpec: lambda s: 3 <= len(s.pad_before) <= MAX_RANK and s.format in (NCHW, NHWC),
+    TransformSpec: lambda s: 3 <= len(s.pad_before) <= MAX_RANK and s.format in (NCHW, NHWC) and min(s.fold) >= 0,
     CTCLossSpec: lambda s: s.compute_type in FLOATING[:2] and (s.longest_label or 0) >= 0,
     SpatialTransformerSpec: lambda s: s.data_type in FLOATING and 3 <= len(s.dims) <= MAX_RANK and min(s.dims) > 0,
 }

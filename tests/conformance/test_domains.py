@@ -90,7 +90,7 @@ def test_a_profile_keeps_its_limits(profile):
         offsets.extend(drawn.offsets)
 
     each(DOMAINS["activation"], 20, look, (wanted,))
-    assert bool(offsets) == bool(wanted.offset)
+    assert bool(offsets) <= bool(wanted.offset) and bool(offsets) >= (profile == "unaligned")
 
 
 def test_drawn_fourier_transforms_are_small():
