@@ -26,7 +26,7 @@ struct Convolution {
   int m, first_m;            // pixels of this launch, and its first pixel
   int n, k, w_row;           // extents per group; stride between filters in elements
   int y_n;                   // channels of y per group
-  int flipped, y_vector;     // binary logarithm of the channels per vector of y
+  int flipped, y_vector;     // whether the filter is flipped; binary logarithm of the channels per vector of y
   int y_rises;               // whether each output pixel follows the one before it in y
   int x_vectors, w_vectors;  // whether 16-byte vectors are aligned
   FastDivmod output[3], filter[3], inner_channels;

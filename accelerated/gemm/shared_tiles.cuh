@@ -2,7 +2,7 @@
 // the sums of its rows in the slot of its block, and counts. The warp that comes last adds the slots of all blocks in
 // the order of K, so the bits do not depend on which comes last. Counters are zeros before and after the launch.
 //
-// No block waits for another. The bytes of a tile's slots pass through one SM, or as many SMs as have last warps.
+// No block waits for another. The SMs of the last warps read all slots of the tile, often a single SM.
 #pragma once
 #include "gemm/stream_k.cuh"
 

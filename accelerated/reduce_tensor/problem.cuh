@@ -2,7 +2,8 @@
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 
-constexpr int BLOCK = 256, EVEN_BATCH = 8;  // loads in flight per thread
+constexpr int BLOCK = 256;     // threads
+constexpr int EVEN_BATCH = 8;  // loads in flight per thread
 // RESIDENT is the number of blocks per SM that registers must allow; with four, bfloat16 would spill.
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 || std::is_same_v<ELEMENT, bfloat16> ? 2 : 4;
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;

@@ -3,7 +3,7 @@
 #pragma once
 #include "primitives/types.cuh"
 
-constexpr int OCTET = 8;
+constexpr int OCTET = 8;  // elements per byte of the mask
 
 // Holds the offsets after a layer, in elements of the reserve space: the next layer's input, and the mask. An offset of
 // -1 means that nothing is dropped.

@@ -13,7 +13,7 @@ from .problem import THREADS, RNNProblem
 
 SOURCE = "rnn/dropout.cu"
 OCTET = 8  # elements per thread, as in the kernel
-WORD = 0xFFFFFFFF
+WORD = 0xFFFFFFFF  # the bits of a 32-bit word
 
 
 def drawn(problem: RNNProblem, layer: int, mask_alone: bool = False) -> list[Launch]:

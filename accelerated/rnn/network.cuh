@@ -3,7 +3,7 @@
 #include "primitives/types.cuh"
 
 enum Cell { RELU = 0, TANH = 1, LSTM = 2, GRU = 3 };
-constexpr int GATES = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;
+constexpr int GATES = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;  // per cell
 constexpr int KEPT = CELL == LSTM || CELL == GRU ? 4 : 1;  // values per cell in the reserve space, without its states
 
 // Locates a part of the weight space: its first element for the first direction, and the stride to the second

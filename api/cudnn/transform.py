@@ -16,7 +16,7 @@ from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import TWO_GIGA, entries, packed_tensor, vectors_fit_format
 
 FORMATS = (NCHW, NHWC)
-MIN_RANK = 3
+MIN_RANK = 3  # dimensions
 MAX_RANK = 6  # dimensions of a tensor that is padded or folded (docs/errata.md, D142)
 
 # NVIDIA's library converts these types into each other, in addition to a type into itself (docs/errata.md, D141).

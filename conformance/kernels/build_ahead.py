@@ -95,7 +95,8 @@ CLOSED: dict[str, dict[str, Iterable[Any]]] = {
     **{f"gemm/{name}.cu": {"A_MN_MAJOR": "01", "B_MN_MAJOR": "01"} for name in ("matrix", "matrix_fp32")},
     **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
 }
-# Any shape may need the modules of a source with one more definition, but for modules with certain others.
+# Any shape may need a module of such a source with one more definition, unless the module has one of the others that
+# stand beside it.
 FUSED = {"DIVIDED", "FACTORS", "FILTERS_MN_MAJOR", "JOINED", "MAPPED", "MERGED", "STATISTICS"}
 ADDED = {
     "convolution/implicit_gemm/tma.cu": (

@@ -94,7 +94,7 @@ def test_timed_kernels_are_built_ahead(device, wanted):
         assert modules_of(build_ahead.of_few_steps(row.operation, device), device) <= wanted, row.name
 
 
-def test_few_steps_of_a_recurrence_have_its_modules(device):
+def test_a_recurrence_needs_the_same_modules_for_few_steps(device):
     for row in rows("2x1 layers 512, 20 steps"):
         shorter = build_ahead.of_few_steps(row.operation, device)
         assert modules_of(shorter, device) == modules_of(row.operation, device), row.name

@@ -30,7 +30,7 @@ from ..problem import (
 SOURCE = "convolution/transforms/winograd.cu"
 COMPUTE_BYTES = 4  # Transformed values are float.
 COMPUTE_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
-ALIGNMENT = 256
+ALIGNMENT = 256  # bytes, for each part of the workspace
 WINOGRAD, NONFUSED = Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD, Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
 SLICE_BYTES = 2**30  # bytes of the transformed images and products in the workspace at a time
 SMALL_SLICE_BYTES = 2**28  # bytes as above, for WINOGRAD, whose workspace must have a reasonable size (5.1.3.10)

@@ -6,7 +6,7 @@
 #include "pooling/functors.cuh"
 #include "primitives/elementwise.cuh"
 
-constexpr int WIDTH = 16 / sizeof(ELEMENT);
+constexpr int WIDTH = 16 / sizeof(ELEMENT);  // elements per access
 
 struct Axis {
   int input, output, window, stride, padding;

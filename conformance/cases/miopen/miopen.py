@@ -156,6 +156,7 @@ def test_only_b_is_broadcast(handle, denied):
 
 @shows("miopenSetTensor/c01", "miopenScaleTensor/c01")
 def test_whole_tensors(handle, computes, denied):
+    """A tensor is set to a value and scaled in place; short or missing memory is refused."""
     computes(SetTensor(-2.5, X))
     computes(ScaleTensor(-0.75, X), inputs="special")
     small = handle.allocate(8)
@@ -363,6 +364,7 @@ def test_attributes_in_place(handle, name, apart):
 
 @shows("miopenActivationBackward/c03")
 def test_a_gradient_that_y_does_not_tell(handle, denied):
+    """y = 0 * tanh(x) says nothing of x, and the gradient is computed from y."""
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, miopen.miopenActivationTANH, 1.0, 0.0, 0.0)
     d, x, dx = tensor(DIMS), filled(handle, *DIMS), filled(handle, *DIMS)

@@ -208,7 +208,7 @@ def test_a_tap_that_meets_every_pixel_is_read_in_rows_of_pixels(two_multiprocess
     ((32, 1024, 7, 7), 1024, (3, 3), "128x128"), ((128, 64, 27, 27), 192, (5, 5), "128x192"),
     ((32, 704, 7, 7), 128, (1, 1), "128x64"), ((64, 512, 7, 7), 2048, (1, 1), "128x256")], ids=str)  # fmt: skip
 def test_the_tile_fills_the_multiprocessors(backend, monkeypatch, x, filters, taps, tile):
-    """Many channels on small images have few tiles, so that these are smaller; 192 filters fill one of 192."""
+    """Many channels on small images make few tiles, so the chosen tiles are smaller. 192 filters fill a tile of 192."""
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
     operation = convolution(IMPLICIT, x, filters, taps, data_type=HALF, layout=NHWC, padding=taps[0] // 2)
     (product,) = ConvolutionProblem(operation, backend.device).products

@@ -68,5 +68,5 @@ def test_fields_in_another_order_are_refused(function):
         Launch(function, arguments(("beta", "alpha")), ("x", "y"), (1, 1, 1))
 
 
-def test_the_kernel_has_its_fields(function):
+def test_fields_have_their_offset_and_size_also_in_nested_structures(function):
     assert function.fields["window[0].last"] == (44, 4) and function.fields["beta"] == (20, 4)
