@@ -29,7 +29,7 @@ class Task:
             self._done.set()
 
     def is_alive(self) -> bool:
-        """Return whether the module is queued or being compiled. A forked child of the process that began it gets False."""
+        """Return whether the module is queued or being compiled; always False in a forked child."""
         return self._process == os.getpid() and not self._done.is_set()
 
     def join(self, timeout: float | None = None) -> None:

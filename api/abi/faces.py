@@ -27,7 +27,7 @@ class Face:
     version: the result of cudnnGetProperty.
     release: the release that the library emulates unless DUALDNN_AS names another one.
     numbers: maps statuses to numbers that differ from the document's.
-    read_as: maps numbers of the release to statuses; families does the same for thousands.
+    read_as: maps numbers of the release to statuses. families: maps their thousands to statuses.
     enumerators: maps a type to the names and numbers that the document lacks.
     served: maps a call of the release to the documented call that runs it.
     given: maps a call of the release to values of that call's parameters which it lacks.

@@ -32,7 +32,7 @@ from ..problem import (
 )
 
 SOURCE = "convolution/transforms/fft.cu"
-ALIGNMENT = 256
+ALIGNMENT = 256  # bytes, for each part of the workspace
 SLICE_BYTES = 2**28  # bytes of the spectra of images and results in the workspace at a time
 MIN_TILE = 32  # extent of FFT_TILING, in each transformed dimension
 MIN_TILE_3D = 16  # extent in three dimensions, for filters up to SMALL_FILTER_3D
