@@ -37,7 +37,7 @@ class Sized:
 
     @property
     def sizes_of_factors(self) -> Array:
-        """Return the sizes that roundings of these factors to TF32 are relative to.
+        """Return the magnitudes that scale the errors of rounding these factors to TF32.
 
         All subnormal numbers have the same error, and zeros have none.
         """

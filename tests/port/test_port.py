@@ -354,14 +354,14 @@ def tree(tmp_path):
     return tmp_path
 
 
-def test_a_diff_by_default_and_nothing_written(tree, capfd):
+def test_the_default_prints_a_diff_and_writes_nothing(tree, capfd):
     assert command(tree / "src") == 0
     out, err = capfd.readouterr()
     assert "+void f() { miopenSet4dTensorDescriptor" in out and "1 calls rewritten" in err
     assert sorted(path.name for path in tree.rglob("*")) == ["a.cu", "b.c", "notes.txt", "src"]
 
 
-def test_in_place_and_twice(tree):
+def test_porting_in_place_a_second_time_changes_nothing(tree):
     assert command(tree / "src", "--in-place") == 0
     once = {path.name: path.read_bytes() for path in (tree / "src").iterdir()}
     assert b"miopen/miopen.h" in once["a.cu"] and "dualdnn_port_miopen.h" in once

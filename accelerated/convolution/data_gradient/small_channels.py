@@ -27,7 +27,7 @@ from ..problem import VECTOR_BYTES, Rates, channels_last, rounded_up
 from .residue_classes import DataGradientProblem
 
 SOURCE = "convolution/data_gradient/small_channels.cu"
-THREADS = 128
+THREADS = 128  # threads per block
 TILE = 16  # steps of the stride across a tile
 COLUMNS = 8  # channels per pass
 MAX_CLASSES = 4  # residue classes per block, as in the kernel
@@ -38,8 +38,8 @@ GROUP_BYTES = (16, 32, 64)  # bytes of dy's channels per group, several of which
 MAX_PREFERRED = 32  # bytes of these channels; with more, packed products are faster
 MAX_OF_GROUP = 32  # channels of dx per group
 SHARED_BYTES = 96 * 1024  # maximum bytes per block; every GPU with these tensor cores has them
-SWIZZLE_BYTES = 1024
-ALIGNMENT = 256
+SWIZZLE_BYTES = 1024  # bytes, alignment of swizzled shared memory
+ALIGNMENT = 256  # bytes, to which the copy of the filter is rounded up
 # The estimates by these numbers agree with the times of 15 layers on an H200 within a factor of 1.35.
 WAITING_SECONDS = 6e-6  # until 128 bytes of dy's channels have arrived
 TAP_SECONDS = 0.6e-6  # per tap that multiplies them
@@ -151,7 +151,7 @@ class SmallChannels:
 
     @cached_property
     def results_at(self) -> int:
-        """Return the bytes of shared memory before the results, which K-blocks of groups outlast."""
+        """Return the offset of the results in shared memory, behind the data that groups still read, in bytes."""
         copied = rounded_up(self.rows.inner * self.columns.inner, COLUMNS) + self.taps * self.padded
         return copied * ROW_BYTES
 

@@ -3,8 +3,9 @@
 //
 // Tiling: a block owns rows of dw (filters), columns of dw (vectors of eight channels under each tap), and every
 // `parts`-th tile of pixels. It copies dy and the image under a tile to shared memory, with padded pixels, while it
-// multiplies the last one. A warp owns 32 filters and eight vectors, and every step of 16 pixels, or every second to
-// eighth. Both operands are transposed as they are read. sum.cu adds the parts; a single part is written to dw.
+// multiplies the last one. A warp owns 32 filters and eight vectors. Up to eight warps share these, and take the
+// steps of 16 pixels in turn. Both operands are transposed as they are read. sum.cu adds the parts; a single part is
+// written to dw.
 //
 // Roofline bound: bytes, x and dy once. A step of a warp reads 24 x 128 bytes of shared memory for 32 products of
 // 16 x 8 x 16.
@@ -13,7 +14,7 @@
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS, STEP = 16;  // pixels per step
 constexpr int M_TILES = 2, N_TILES = 8;  // tiles per warp: of 16 filters, of a vector of eight channels
-constexpr int VECTOR = 8;
+constexpr int VECTOR = 8;                // channels
 
 // Describes how an operand is copied to shared memory.
 struct Copied {

@@ -71,7 +71,7 @@ def test_what_the_guide_leaves_out_is_not_there(subject):
     ]
 
 
-# These enumerations of the public header (M001) do not count from 0 without a gap.
+# The numbers of these enumerations in the public header (M001) have gaps, or do not begin at 0.
 NUMBERS = {
     "DataType": [0, 1, 2, 3, 5, 6], "ConvFwdAlgorithm": [0, 1, 2, 3, 5], "ConvBwdDataAlgorithm": [0, 1, 2, 3, 5], "ConvBwdWeightsAlgorithm": [0, 1, 3, 5],
     "Status": 11, "ActivationMode": 10, "TensorOp": 4, "PoolingMode": 3, "BatchNormMode": 2, "ConvolutionMode": 2, "LRNMode": 2,
