@@ -1,15 +1,11 @@
-"""Show the progress of a run: a bar with the share done, the time left and failures on a terminal, or else ten
-lines.
-"""
+"""Show the progress of work: a bar with the share done and the time left on a terminal, or else ten lines."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TextIO
-
-import pytest
+from collections.abc import Callable
+from typing import TextIO
 
 BAR = 24  # characters of the bar
 INTERVAL = 0.2  # seconds between two updates of the bar
@@ -85,44 +81,3 @@ class Bar:
             self.stream.write("\r\x1b[K")
             self.stream.flush()
             self.shown, self.drawn = False, -INTERVAL
-
-
-class Progress:
-    """Show the bar instead of a letter for each case, as a pytest plugin of the controlling process."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.bar = Bar("cases", stream=stream)
-        self.done = self.failures = 0
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.expect(len(session.items))
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
-        self.expect(len(ids))
-
-    def expect(self, count: int) -> None:
-        """Set the number of cases."""
-        self.bar.total = self.bar.total or count
-        self.bar.started = self.bar.now()
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_report_teststatus(self) -> Iterator[None]:
-        """Count a case as pytest does, but write no letter."""
-        outcome: Any = yield
-        category, _, _ = outcome.get_result()
-        outcome.force_result((category, "", ""))
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Iterator[None]:
-        """Clear the bar before a failure is reported."""
-        if report.failed:
-            self.bar.clear()
-        yield
-        self.done += report.when != "teardown"
-        self.failures += report.failed
-        self.bar.advance(self.done, f"{self.failures} failed" if self.failures else "none failed")
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        self.bar.clear()

@@ -54,6 +54,7 @@ from ..bench.fused_rows import small_fused
 from ..bench.rnn_rows import rnn_kinds
 from ..bench.row import Convolution, Row
 from ..bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler, softmax
+from ..progress import Bar
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 
@@ -300,18 +301,25 @@ def with_every_algorithm(convolution: Convolution) -> Iterator[Convolution]:
             yield replace(convolution, algo=algorithm)
 
 
-def show_progress(built: Any, done: int, total: int) -> None:
-    """Draw a progress bar on standard error."""
-    bar = "#" * (30 * done // total)
-    print(f"\r[{bar:30}] {done} of {total}  {built!s:60.60}", end="", file=sys.stderr, flush=True)
+def shown_progress() -> Progress:
+    """Return a function that shows compiled modules and the time left on standard error."""
+    bar = Bar("modules", stream=sys.stderr)
+
+    def show(built: Any, done: int, total: int) -> None:
+        bar.total = total
+        bar.advance(done, f"{built!s:.60}")
+        if done == total:
+            bar.clear()
+
+    return show
 
 
 def build(modules: Sequence[Module], device: Any, jobs: int | None = None) -> None:
     """Compile modules in parallel, with progress on standard error."""
     started = time.perf_counter()
-    compile_all(modules, device.architecture, jobs, show_progress)
+    compile_all(modules, device.architecture, jobs, shown_progress())
     print(
-        f"\n{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr
+        f"{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr
     )
 
 

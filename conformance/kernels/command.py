@@ -69,7 +69,7 @@ def build_wheel(chosen: argparse.Namespace) -> int:
     gpus = kernel_wheel.TARGETS[chosen.arch][1]
     modules = modules_of_log(chosen.log, gpus) if chosen.log else kernel_wheel.wanted_modules(chosen.arch, chosen.jobs)
     modules = of_sources(modules, chosen.k)
-    kernel_wheel.build(chosen.arch, modules, chosen.out, chosen.jobs, build_ahead.show_progress, chosen.choices)
+    kernel_wheel.build(chosen.arch, modules, chosen.out, chosen.jobs, build_ahead.shown_progress(), chosen.choices)
     return 0
 
 

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import io
 import os
+import signal
 import sys
 import time
 import zipfile
@@ -31,6 +32,7 @@ from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
 
 from ..bench.rows import rows
 from ..bits.operations import SEQUENCES_AND_GRIDS
+from ..progress import Bar
 from . import build_ahead, kernel_sweeps
 from .build_ahead import Module, Progress
 from .warm_up import modules_at_levels, modules_of, with_room
@@ -89,14 +91,24 @@ def listed(gpu: StandIn, part: str) -> list[Module]:
 
 
 def wanted_modules(target: str, jobs: int | None = None) -> list[Module]:
-    """Return the modules of a target's wheel, the slowest to compile first."""
+    """Return the modules of a target's wheel, the slowest to compile first. Progress is shown on standard error."""
     gpus = TARGETS[target][1]
-    with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
+    # An interrupt of the terminal ends all processes at once, so that nobody waits for the parts they list.
+    interrupted = signal.SIGINT, signal.SIG_DFL
+    with ProcessPoolExecutor(jobs or os.cpu_count(), initializer=signal.signal, initargs=interrupted) as pool:
         parts = [
             pool.submit(listed, gpu, part)
             for part in (BUILT, *kernel_sweeps.PARTS)
             for gpu in gpus[: 1 if part in FIRST_ALONE else None]
         ]
+        bar = Bar("lists of modules", len(parts), sys.stderr)
+        bar.advance(0)
+        try:
+            for done, _ in enumerate(as_completed(parts), 1):
+                bar.advance(done)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            bar.clear()
         found = dict.fromkeys(module for part in parts for module in part.result())
     return build_ahead.longest_first(found)
 
@@ -209,7 +221,7 @@ def build(
     parts = [Part(sources.module(*module), folder) for module in modules]
     path = packed(archive(dict(compiled(parts, target, jobs, progress))), target, out, choices)
     nbytes, seconds = path.stat().st_size, time.perf_counter() - started
-    print(f"\n{path}: {len(parts)} modules, {nbytes / 1e6:.1f} MB, in {seconds:.0f} s")
+    print(f"{path}: {len(parts)} modules, {nbytes / 1e6:.1f} MB, in {seconds:.0f} s")
     if nbytes > MAX_WHEEL:
         raise ValueError(f"{path} has {nbytes} bytes: a wheel of kernels has at most {MAX_WHEEL}")
     return path

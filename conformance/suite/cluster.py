@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..progress import Progress
+from .progress import Progress
 from ..provenance import commit
 from .items import subject_names
 from .journal import finished

@@ -19,7 +19,7 @@ from dualdnn.api.operations.backend import LEVELS
 from ..calls import Caller
 from ..cases import present_id
 from ..inputs import KINDS
-from ..progress import Progress
+from .progress import Progress
 from ..report import is_complete, tier_of
 from ..run_pytest import run_pytest
 from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace

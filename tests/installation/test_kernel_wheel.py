@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from itertools import product
@@ -116,6 +118,29 @@ def test_a_build_that_failed_or_was_stopped_goes_on(tmp_path, compilations, caps
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert built(tmp_path).read_bytes() == first and len(asked) == 5
     assert re.search(r"dualdnn_kernels_sm90-\S+\.whl: 3 modules, 0\.0 MB, in \d+ s", capsys.readouterr().out)
+
+
+LISTING = """
+import time
+from dualdnn.conformance.command_line import main
+from dualdnn.conformance.kernels import command, kernel_wheel
+def listed(gpu, part):
+    print("listing", flush=True)
+    time.sleep(60)
+if __name__ == "__main__":
+    kernel_wheel.listed, command.find_nvcc = listed, lambda: "nvcc"
+    raise SystemExit(main(["build", "--wheel", "--arch", "sm_90a", "--jobs", "2"]))
+"""
+
+
+def test_an_interrupt_ends_the_listing_of_modules_at_once(tmp_path):
+    (program := tmp_path / "listing.py").write_text(LISTING)
+    began, pipes = time.monotonic(), {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, program], cwd=tmp_path, start_new_session=True, **pipes) as running:
+        assert running.stdout.readline() == "listing\n"
+        os.killpg(running.pid, signal.SIGINT)  # The terminal sends it to all processes.
+        assert running.communicate()[1].splitlines()[-1] == "dualdnn build: interrupted"
+    assert running.returncode == 130 and time.monotonic() - began < 50
 
 
 def test_pip_installs_the_wheel_and_its_modules_are_found(tmp_path, compilations):
