@@ -35,9 +35,13 @@ def key_of(operation: Operation, level: str = RUN) -> str:
     return hashlib.sha256(named.encode()).hexdigest()[:24]
 
 
-def lines_of(text: str) -> Iterator[tuple[str, float]]:
-    """Yield the key and the milliseconds of each line whose checksum is right."""
-    for line in text.splitlines():
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def times_in(path: Path) -> Iterator[tuple[str, float]]:
+    """Yield the key and the milliseconds of each line of a file whose checksum is right."""
+    for line in _text(path).splitlines():
         checksum, _, content = line.partition(" ")
         with contextlib.suppress(ValueError):
             if int(checksum, 16) == zlib.crc32(content.encode()):
@@ -56,8 +60,9 @@ class Choices:
         """Return milliseconds by key; the times in the cache replace the times in packages."""
         found: dict[str, float] = {}
         for folder in (*package_folders(), *readable_folders()):
-            with contextlib.suppress(OSError, UnicodeDecodeError):
-                found.update(lines_of((folder / FOLDER / self.name).read_text(encoding="utf-8")))
+            for path in sorted(folder.glob(f"{FOLDER}*/{self.name}")):  # Each package has a folder of its own.
+                with contextlib.suppress(OSError):
+                    found.update(times_in(path))
         return found
 
     def find(self, operation: Operation, level: str = RUN) -> float | None:
@@ -72,8 +77,8 @@ class Choices:
         with contextlib.suppress(OSError, DeviceUnavailable):
             path = writable_folder() / FOLDER / self.name
             path.parent.mkdir(exist_ok=True)
-            with path.open("ab", buffering=0) as file:
-                file.write(f"{zlib.crc32(content.encode()):08x} {content}\n".encode())
+            with path.open("ab", buffering=0) as file:  # A full disk may have cut the last line off.
+                file.write(f"\n{zlib.crc32(content.encode()):08x} {content}\n".encode())
             if path.stat().st_size > 2 * MAX_LINES * LINE_BYTES:
                 _shorten(path)
 
@@ -81,7 +86,7 @@ class Choices:
 def _shorten(path: Path) -> None:
     """Rewrite a file with its newest MAX_LINES lines only."""
     with locked(path.with_suffix(".lock")):
-        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[-MAX_LINES:]
+        kept = [line for line in _text(path).splitlines(keepends=True) if line.strip()][-MAX_LINES:]
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text("".join(kept), encoding="utf-8")
         os.replace(temporary, path)

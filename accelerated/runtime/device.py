@@ -293,7 +293,8 @@ class Device(DeviceMemory):
     def _load(self, source_name: str | Path, definitions: Definitions) -> Any:
         """Build and load a module; compile it again, once, where its file does not load.
 
-        Raises NotBuilt within ``only_built`` where the module is not compiled.
+        Raises NotBuilt where its file does not load and nothing compiles, and within ``only_built`` where the module is
+        not compiled.
         """
         wanted = module(source_name, definitions)
         found = existing(wanted, self.architecture)
@@ -302,7 +303,9 @@ class Device(DeviceMemory):
         path, content = found or build(wanted, self.architecture)
         try:
             return self._load_module(path, content)
-        except DeviceError:
+        except DeviceError as error:
+            if reason := self.obstacle():
+                raise NotBuilt(f"{wanted} cannot be loaded ({error}): {reason}") from error
             return self._load_module(*build(wanted, self.architecture, rebuild=True))
 
     @abstractmethod

@@ -16,15 +16,15 @@ REASON_CHARACTERS = 800  # characters per note, because compilers write long mes
 SHOWN_NOTES = 3  # per summary
 SHOWN_CHARACTERS = 160  # per note of a summary
 _LOG = logging.getLogger("dualdnn")
-_noted: dict[tuple[str, str], str] = {}
+_noted: set[tuple[str, str, str]] = set()
 
 
 def note(preferred: str, served: str, reason: str, level: int = logging.WARNING) -> None:
     """Log, once per process, that a solver replaces the preferred one, and keep the note for other processes."""
     reason = " ".join(reason.split())[:REASON_CHARACTERS]
-    if _noted.get((preferred, served)) == reason:
+    if (preferred, served, reason) in _noted:
         return
-    _noted[preferred, served] = reason
+    _noted.add((preferred, served, reason))
     _LOG.log(level, "%s serves instead of %s: %s", served, preferred, reason)
     with contextlib.suppress(OSError, DeviceUnavailable):
         path = writable_folder() / FOLDER / _name(preferred, served)
@@ -47,7 +47,7 @@ def notes() -> list[str]:
 def summary() -> str:
     """Return the newest notes, a line each without definitions, and how many more there are, or "nothing"."""
     found = notes()
-    lines = [re.sub(r" \{.*\}", "", text)[:SHOWN_CHARACTERS] for text in found[:SHOWN_NOTES]]
+    lines = [re.sub(r" -D\w+=(\{[^}]*\}|\S+)", "", text)[:SHOWN_CHARACTERS] for text in found[:SHOWN_NOTES]]
     if more := len(found) - len(lines):
         lines.append(f"and {more} more in {readable_folders()[0] / FOLDER}")
     return "\n".join(lines) or "nothing"

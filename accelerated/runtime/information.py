@@ -60,10 +60,10 @@ def _gpu() -> str:
 
 
 def _shipped_kernels() -> str:
-    found = shipped.archives()
-    if not found:
-        raise DeviceUnavailable("pip install 'dualdnn[gpu]'")
-    return ", ".join(f"{count} modules in {path}" for path, count in found.items())
+    found = [f"{count} modules in {path}" for path, count in shipped.archives().items()]
+    if lines := [*found, *shipped.problems()]:
+        return ", ".join(lines)
+    raise DeviceUnavailable("pip install 'dualdnn[gpu]'")
 
 
 def _kernel_cache() -> str:

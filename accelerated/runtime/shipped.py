@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import logging
 import lzma
 import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +30,8 @@ from .sources import Module
 PACKAGE = "dualdnn_kernels"  # namespace package, to which each wheel adds a folder
 # Reading a damaged archive raises one of these.
 DAMAGE = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, struct.error)
+_LOG = logging.getLogger("dualdnn")
+_problems: dict[Path, str] = {}  # sentences about archives, and modules in them
 
 
 def targets(architecture: str) -> list[str]:
@@ -69,8 +73,37 @@ def package_folders() -> list[Path]:
 
 def archives() -> dict[Path, int]:
     """Return the number of modules in each readable archive of any target."""
+    return {path: len(names) for path, _, names in _readable()}
+
+
+def problems() -> list[str]:
+    """Return a sentence for each archive or module that cannot be read, after a test of all archives."""
+    for path, archive, _ in _readable():
+        with _reported(path):
+            if damaged := archive.testzip():
+                _report(path / damaged, "its checksum is wrong")
+    return list(_problems.values())
+
+
+def _readable() -> list[tuple[Path, zipfile.ZipFile, frozenset[str]]]:
     targets = sorted({path.stem for folder in package_folders() for path in folder.glob("sm_*.zip")})
-    return {path: len(names) for target in targets for path, _, names in _opened(target, os.getpid())}
+    return [opened for target in targets for opened in _opened(target, os.getpid())]
+
+
+def _report(path: Path, problem: str) -> None:
+    """Log, once per process, that an archive or one of its modules cannot be read."""
+    if path not in _problems:
+        _problems[path] = f"{path} cannot be read: {problem}; install its package again"
+        _LOG.warning(_problems[path])
+
+
+@contextlib.contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Report damage that is found within the block, and go on after the block."""
+    try:
+        yield
+    except DAMAGE as error:
+        _report(path, str(error))
 
 
 @cache
@@ -78,7 +111,7 @@ def _opened(target: str, process: int) -> list[tuple[Path, zipfile.ZipFile, froz
     """Return the archives of a target, opened once per process, because forked children would share file offsets."""
     found = []
     for path in (folder / f"{target}.zip" for folder in package_folders()):
-        with contextlib.suppress(*DAMAGE):
+        with _reported(path), contextlib.suppress(FileNotFoundError):
             archive = zipfile.ZipFile(path)
             found.append((path, archive, frozenset(archive.namelist())))
     return found
@@ -92,7 +125,8 @@ def shipped(module: Module, architecture: str, flat_source: str) -> tuple[Path, 
     for target in targets(architecture):
         for path, archive, names in _opened(target, os.getpid()):
             if key in names:
-                with contextlib.suppress(*DAMAGE):
+                with _reported(path / key):
                     if content := unsealed(target, key, archive.read(key)):
                         return path / key, content
+                    _report(path / key, "it was made for another archive or module")
     return None

@@ -318,9 +318,7 @@ def build(modules: Sequence[Module], device: Any, jobs: int | None = None) -> No
     """Compile modules in parallel, with progress on standard error."""
     started = time.perf_counter()
     compile_all(modules, device.architecture, jobs, shown_progress())
-    print(
-        f"{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr
-    )
+    print(f"{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr)
 
 
 def build_timed(wanted: Iterable[Row], device: Any) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from dualdnn.accelerated import __version__
 from dualdnn.accelerated.runtime import sources
 from dualdnn.accelerated.runtime.choices import FOLDER as CHOICES
-from dualdnn.accelerated.runtime.choices import lines_of
+from dualdnn.accelerated.runtime.choices import times_in
 from dualdnn.accelerated.runtime.compiler import built_at
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
@@ -173,13 +173,14 @@ def wheel_name(target: str) -> str:
 def packed(data: bytes, target: str, out: Path, choices: Sequence[Path] = ()) -> Path:
     """Write the wheel that contains an archive, and return its path.
 
-    choices: files with times measured on devices.
+    choices: files with times measured on devices. No wheel has a file that another one has, because pip removes it
+    with either.
     """
     distribution = f"dualdnn_kernels_{TARGETS[target][0]}"
     info = f"{distribution}-{__version__}.dist-info"
     files = {
         f"{PACKAGE}/{target}.zip": data,
-        **{f"{PACKAGE}/{CHOICES}/{path.name}": path.read_bytes() for path in choices},
+        **{f"{PACKAGE}/{CHOICES}-{target}/{path.name}": path.read_bytes() for path in choices},
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {distribution.replace('_', '-')}\nVersion: {__version__}\n"
         f"Summary: Compiled kernels of dualdnn for {target}\nLicense: Apache-2.0\n".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: dualdnn build\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -200,10 +201,12 @@ def _recorded(name: str, content: bytes) -> str:
 
 
 def check_choices(paths: Sequence[Path]) -> None:
-    """Raise ValueError for a file without a time of an operation of this release."""
+    """Raise ValueError for a file without a time that a search measured, and for two files of one device."""
     for path in paths:
-        if not any(lines_of(path.read_text(encoding="utf-8"))):
+        if not any(times_in(path)):
             raise ValueError(f"--choices {path}: no time that a search measured is in it")
+    if len({path.name for path in paths}) < len(paths):
+        raise ValueError(f"--choices: two of {', '.join(map(str, paths))} have the same name, that of their device")
 
 
 def build(

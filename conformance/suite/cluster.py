@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .progress import Progress
 from ..provenance import commit
 from .items import subject_names
 from .journal import finished
 from .on_a_worker import Reports, collected, outcome
+from .progress import Progress
 from .workers import ENDED, Ended
 
 if TYPE_CHECKING:

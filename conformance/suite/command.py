@@ -19,7 +19,6 @@ from dualdnn.api.operations.backend import LEVELS
 from ..calls import Caller
 from ..cases import present_id
 from ..inputs import KINDS
-from .progress import Progress
 from ..report import is_complete, tier_of
 from ..run_pytest import run_pytest
 from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
@@ -30,6 +29,7 @@ from ..trial import Step, attempt_chain
 from .expected import read_expected
 from .files import CASES, case_files
 from .items import described
+from .progress import Progress
 from .selection import shard_of
 from .workers import CASE_SECONDS
 

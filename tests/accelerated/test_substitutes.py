@@ -6,12 +6,13 @@ import logging
 import os
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 from dualdnn.accelerated.plans import Launch, pointers, structure
 from dualdnn.accelerated.runtime import compiler, fallbacks, information
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
-from dualdnn.accelerated.runtime.errors import DeviceUnavailable
+from dualdnn.accelerated.runtime.errors import DeviceError, DeviceUnavailable
 from dualdnn.accelerated.runtime.sources import Module
 from dualdnn.accelerated.solver import Problem, Solver, SolverFamily
 from dualdnn.api.operations import ScaleTensor, TensorSpec
@@ -43,7 +44,7 @@ class Storing(Solver[Problem]):
 @pytest.fixture
 def device(monkeypatch, empty_cache):
     monkeypatch.delenv("DUALDNN_JIT", raising=False)
-    monkeypatch.setattr(fallbacks, "_noted", {})
+    monkeypatch.setattr(fallbacks, "_noted", set())
     made = EmulatedDevice()
     monkeypatch.setattr(made, "compiles_in_background", True, raising=False)
     return made
@@ -110,11 +111,16 @@ def test_without_jit_the_planner_uses_a_built_solver(family, device, monkeypatch
     assert "DUALDNN_JIT=off" in information.facts()["served by fallbacks"]
 
 
-def test_without_a_compiler_the_planner_uses_a_built_solver(family, device, monkeypatch):
-    def missing(self):
+def hide_compiler(monkeypatch, device):
+    def missing(self, *_):
         raise DeviceUnavailable("there is no compiler")
 
-    monkeypatch.setattr(type(compiler.toolchain(device.architecture)), "require", missing)
+    for name in ("require", "run"):
+        monkeypatch.setattr(type(compiler.toolchain(device.architecture)), name, missing)
+
+
+def test_without_a_compiler_the_planner_uses_a_built_solver(family, device, monkeypatch):
+    hide_compiler(monkeypatch, device)
     assert family.plan_of(OPERATION, device).solver == "slow"
     monkeypatch.setattr(family.solvers[1], "serves", lambda problem: False)
     with pytest.raises(DeviceUnavailable, match=r"fast\.cu is not compiled: there is no compiler"):
@@ -192,6 +198,33 @@ def test_a_solver_named_by_the_caller_is_compiled(family, device, monkeypatch):
     assert family.plan(Problem(OPERATION, device), "fast").solver == "fast"
 
 
+def test_without_a_compiler_a_module_that_does_not_load_has_a_substitute(family, device, monkeypatch):
+    """A driver may be too old for a shipped module. A device with a compiler compiles it again."""
+    compiler.build(Module(family.solvers[0].source), device.architecture)
+    load, refused = device._load_module, []
+
+    def refuse_once(path, content):
+        if path.name.startswith(f"{family.solvers[0].source.parent.name}_fast") and not refused:
+            refused.append(path)
+            raise DeviceError("the driver refuses it")
+        return load(path, content)
+
+    monkeypatch.setattr(device, "_load_module", refuse_once)
+    with monkeypatch.context() as patch:
+        hide_compiler(patch, device)
+        assert family.plan_of(OPERATION, device).solver == "slow" and refused
+    assert "(the driver refuses it): there is no compiler" in fallbacks.summary()
+    refused.clear()
+    assert family.plan_of(OPERATION, device).solver == "fast" and refused
+
+
+def test_a_note_is_logged_once_although_others_come_between(device, caplog):
+    with caplog.at_level(logging.WARNING, "dualdnn"):
+        for module in ("one.cu", "two.cu") * 2:
+            fallbacks.note("fast", "slow", f"{module} is not compiled")
+    assert len(caplog.messages) == 2
+
+
 @pytest.mark.parametrize("waits", ["the environment", "the device"])
 def test_the_environment_or_the_device_may_wait_for_compilation(family, device, monkeypatch, waits):
     """The emulated device waits for compilation, so that timing does not decide which kernel serves."""
@@ -220,10 +253,11 @@ def test_an_unknown_value_of_dualdnn_jit_is_refused(family, device, monkeypatch)
 def test_a_summary_of_many_notes_is_short(tmp_path, monkeypatch):
     """The newest notes come first, without definitions, and the last line names the folder with the others."""
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
-    monkeypatch.setattr(fallbacks, "_noted", {})
+    monkeypatch.setattr(fallbacks, "_noted", set())
+    named = Module(Path("fast.cu"), (("N", "8"), ("LIST", "{1, 2}"), ("ELEMENT", "half")))
     for i in range(9):
-        fallbacks.note(f"fast{i}", "slow", f"fast.cu {{'N': '{i}', 'LIST': '{{1, 2}}'}} is in no wheel: no compiler")
+        fallbacks.note(f"fast{i}", "slow", f"{named} is not compiled: no compiler")
         os.utime(max((tmp_path / "fallbacks").iterdir(), key=lambda path: path.stat().st_mtime), (i, i))
     lines = fallbacks.summary().splitlines()
-    assert lines[0] == "slow instead of fast8: fast.cu is in no wheel: no compiler"
+    assert lines[0] == "slow instead of fast8: fast.cu is not compiled: no compiler"
     assert len(lines) == 4 and lines[3] == f"and 6 more in {tmp_path / 'fallbacks'}"

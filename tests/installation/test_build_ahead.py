@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -155,22 +152,3 @@ def test_kernels_of_a_benchmark_are_built_before_it(device, monkeypatch):
     monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
     build_ahead.build_timed(rows("CTC loss"), device)
     assert built and all(source.startswith("ctc/") for source, _ in built)
-
-
-def test_every_definition_that_makes_variants_has_its_reason(listed):
-    """docs/performance/variants.md names each definition, except for data types and constants with one value. Some modules
-    of a source may lack a definition that others have."""
-    page = (Path(__file__).parents[2] / "docs/performance/variants.md").read_text()
-    values, of_source = defaultdict(set), defaultdict(list)
-    for source, definitions in listed.wanted:
-        of_source[source].append(dict(definitions))
-    for source, variants in of_source.items():
-        for name in set().union(*variants):
-            values[source, name] = {each.get(name) for each in variants}
-    several = (
-        {name for (_, name), found in values.items() if len(found) > 1}
-        - build_ahead.TYPE_DEFINITIONS
-        - {build_ahead.ONE_KERNEL}
-    )
-    ranges = {f"{letter}{axis}" for letter in "KSP" for axis in range(3)}
-    assert several - ranges <= set(re.findall(r"`([A-Z]\w+)`", page))

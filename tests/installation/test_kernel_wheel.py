@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 import zipfile
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
 
@@ -308,6 +309,25 @@ def test_kernels_that_are_empty_without_wgmma_are_planned_on_9_x_alone():
     assert {source for source, _ in modules_of(operations, H100)} & guarded
     gpu = kernel_wheel.TARGETS["sm_100f"][1][0]
     assert not {source for source, _ in modules_of([with_room(o, gpu) for o in of_each.values()], gpu)} & guarded
+
+
+def test_every_definition_that_makes_variants_has_its_reason(of_h100):
+    """docs/performance/variants.md names each definition, except for data types and constants with one value. Some modules
+    of a source may lack a definition that others have, and kernels of levels have definitions of their own."""
+    page = (Path(__file__).parents[2] / "docs/performance/variants.md").read_text()
+    values, of_source = defaultdict(set), defaultdict(list)
+    for source, definitions in of_h100:
+        of_source[source].append(dict(definitions))
+    for source, variants in of_source.items():
+        for name in set().union(*variants):
+            values[source, name] = {each.get(name) for each in variants}
+    several = (
+        {name for (_, name), found in values.items() if len(found) > 1}
+        - build_ahead.TYPE_DEFINITIONS
+        - {build_ahead.ONE_KERNEL}
+    )
+    ranges = {f"{letter}{axis}" for letter in "KSP" for axis in range(3)}
+    assert several - ranges <= set(re.findall(r"`([A-Z]\w+)`", page))
 
 
 def test_modules_for_sm_80_set_up_no_barriers_of_sm_90(of_small):

@@ -66,7 +66,9 @@ def test_the_newest_whole_line_of_an_operation_counts(path, tmp_path, monkeypatc
     text = path.read_text()
     (tmp_path / "package/choices").mkdir(parents=True)
     (tmp_path / "package/choices" / path.name).write_text(text)  # The package is older than the cache.
-    path.write_text(text[:-4] + "9\nrubbish\n\n")
+    path.write_bytes(
+        f"{text[:-4]}9\nrubbish\n\n".encode() + b"\xff\xfe damaged bytes, and a line cut off by a full disk"
+    )
     Choices(GPU).keep(FIRST, 4.5)
     assert (Choices(GPU).find(FIRST), Choices(GPU).find(SECOND)) == (4.5, 3.5)
     monkeypatch.setattr(choices, "__version__", "another")
@@ -75,6 +77,8 @@ def test_the_newest_whole_line_of_an_operation_counts(path, tmp_path, monkeypatc
 
 def test_the_file_is_bounded(path, monkeypatch):
     monkeypatch.setattr(choices, "MAX_LINES", 4)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xff\n")
     kept = Choices(GPU)
     for milliseconds in range(1, 40):
         kept.keep(FIRST, milliseconds)
@@ -93,11 +97,19 @@ def test_a_folder_that_cannot_be_written_raises_no_error(path, monkeypatch):
 def test_a_wheel_brings_times(path, tmp_path):
     Choices(GPU).keep(FIRST, 1.5)
     kernel_wheel.check_choices([path])
-    with zipfile.ZipFile(kernel_wheel.packed(b"archive", "sm_90a", tmp_path, [path])) as wheel:
-        wheel.extractall(tmp_path / "site")
+    names = []
+    for target in kernel_wheel.TARGETS:
+        with zipfile.ZipFile(kernel_wheel.packed(b"archive", target, tmp_path, [path])) as wheel:
+            names += wheel.namelist()
+            wheel.extractall(tmp_path / "site")
+    assert len(names) == len({*names})  # pip removes a file with each package that has it.
     (tmp_path / "package").symlink_to(tmp_path / "site" / "dualdnn_kernels")
+    kept = path.read_text()
     path.unlink()
     assert Choices(GPU).find(FIRST) == 1.5
     (empty := tmp_path / "empty.txt").write_text("nothing\n")
     with pytest.raises(ValueError, match=r"--choices .*empty.txt: no time"):
         kernel_wheel.check_choices([empty])
+    (other := tmp_path / path.name).write_text(kept)
+    with pytest.raises(ValueError, match="have the same name"):
+        kernel_wheel.check_choices([other, other])

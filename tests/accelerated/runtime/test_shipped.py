@@ -7,6 +7,7 @@ import importlib
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def served(architecture: str = ARCHITECTURE, flat_source: str | None = None) -> 
     return [each and each[1] for each in found]
 
 
+def _refusing(refused, opens, path, *rest):
+    """Open an archive as zipfile does, and refuse one, whoever runs the test."""
+    if path == refused:
+        raise PermissionError(13, "Permission denied")
+    return opens(path, *rest)
+
+
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """Return an empty folder of packages, without a compiler and with an empty cache."""
@@ -53,6 +61,7 @@ def site(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "TOOLKIT", tmp_path)
     monkeypatch.setattr(programs, "WHEEL_TOOLKIT", "nowhere")
     monkeypatch.setattr(compiler, "GPU_COMPILERS", {"nvcc": Nvcc})
+    monkeypatch.setattr(shipped, "_problems", {})
     compiler.toolchain.cache_clear()
     importlib.invalidate_caches()
     yield tmp_path
@@ -93,10 +102,37 @@ def test_a_damaged_byte_anywhere_loses_at_most_one_module_or_all(site):
             assert found.count(None) == 1, at
 
 
-def test_a_truncated_archive_leaves_those_of_other_folders(site, monkeypatch):
+def test_damage_is_reported_once(site, caplog):
+    """The facts about the machine name damaged archives and modules, also those that no call has asked for."""
     data = kernel_wheel.archive(keyed())
-    installed(site / "first", data[:-100])
-    installed(site / "second", data)
+    sound = installed(site, data)
+    assert "cannot be read" not in information.facts()["shipped kernels"]
+    at = zipfile.ZipFile(sound).infolist()[0].header_offset + 80
+    damaged = installed(site, data[:at] + b"?" + data[at + 1 :])
+    entry = min(keyed())
+    assert [served().count(None) for _ in range(2)] == [1, 1]
+    shipped._problems.clear()
+    told = f"3 modules in {damaged}, {damaged / entry} cannot be read: its checksum is wrong; install its package again"
+    assert information.facts()["shipped kernels"] == told
+    installed(site, b"")
+    assert served() == [None] * 3 and information.facts()["shipped kernels"].endswith(
+        "File is not a zip file; install its package again"
+    )
+    assert len(caplog.messages) == 3
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "a folder", "no permission", "a lost link"])
+def test_an_unreadable_archive_leaves_those_of_other_folders(site, monkeypatch, damage):
+    data = kernel_wheel.archive(keyed())
+    first = installed(site / "first", data[:-100] if damage == "truncated" else b"")
+    if damage == "no permission":
+        monkeypatch.setattr(zipfile, "ZipFile", partial(_refusing, first, zipfile.ZipFile))
+    elif damage in ("a folder", "a lost link"):
+        first.unlink()
+        first.mkdir() if damage == "a folder" else first.symlink_to(site / "nowhere")
+    target = installed(site / "second", data)
+    target.rename(site / "stored.zip")
+    target.symlink_to(site / "stored.zip")  # Some installers link to files of their cache.
     for name in ("second", "first"):
         monkeypatch.syspath_prepend(str(site / name))
     importlib.invalidate_caches()
