@@ -15,6 +15,7 @@ from dualdnn.accelerated.reproducible import at_level
 from dualdnn.accelerated.runtime.compiler import build_together, is_built, module
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.listing import Listing, Module
+from dualdnn.api.handle import level_named
 from dualdnn.api.operations import Operation, Unsupported, parse
 from dualdnn.api.operations.backend import BATCH, DEVICE
 
@@ -27,16 +28,25 @@ def warm_up(what: str | Path | Iterable[Operation | str], device: str = "gpu", i
 
     what: the path of an API log (of cuDNN 8 or of this project), or operations or their texts. Returns the number of
     compiled modules. Where nothing can be compiled, existing modules are loaded. Raises ValueError for a log without a
-    call that computes, or for an invalid text; DeviceUnavailable without the device.
+    call that computes, or for an invalid text; DeviceUnavailable without the device. DUALDNN_REPRODUCIBLE names the level.
     """
-    opened = open_device(device, index)
-    operations = [with_room(operation, opened) for operation in _operations(what)]
+    opened = at_level(open_device(device, index), level_named(None))
+    operations = [*_with_room(_operations(what), opened)]
     missing = [] if opened.obstacle() else [m for m in modules_of(operations, opened) if not _is_there(m, opened)]
     build_together(missing, opened)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda operation: plan(operation, opened), operations):
             pass
     return len(missing)
+
+
+def _with_room(operations: Iterable[Operation], device: Any) -> Iterator[Operation]:
+    """Yield operations with their workspaces, without those that the level of the device refuses."""
+    for operation in operations:
+        with contextlib.suppress(Unsupported):
+            made = with_room(operation, device)
+            plan(made, Listing(device))
+            yield made
 
 
 def modules_of(operations: Iterable[Operation], device: Any) -> list[Module]:

@@ -8,10 +8,11 @@ import sys
 
 import dualdnn
 import pytest
+from dualdnn.accelerated.reproducible import level_of
 from dualdnn.accelerated.runtime import compiler
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
-from dualdnn.api.operations import ScaleTensor, SetTensor, TensorSpec
+from dualdnn.api.operations import ScaleTensor, SetTensor, TensorSpec, Unsupported
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.kernels import build_ahead, warm_up
@@ -59,6 +60,22 @@ def test_all_modules_are_compiled_together_and_loaded(compiled):
     operations = [ScaleTensor(2.0, X), str(SetTensor(1.0, X)), ScaleTensor(3.0, X)]
     assert dualdnn.warm_up(operations, device="emulated") == len(batches[0]) >= 1 and len(batches) == 1
     assert {*batches[0]} == {*device._modules}
+
+
+def test_the_kernels_of_the_level_are_warmed_up(compiled, monkeypatch):
+    """Calls that the level refuses need no kernels."""
+    seen = []
+
+    def planned(operation, device):
+        seen.append(level_of(device))
+        if operation == SetTensor(1.0, X):
+            raise Unsupported("dualdnnReproducible/c05", "its level refuses it")
+
+    monkeypatch.setattr(warm_up, "plan", planned)
+    for level in ("batch", ""):
+        monkeypatch.setenv("DUALDNN_REPRODUCIBLE", level)
+        assert dualdnn.warm_up([ScaleTensor(2.0, X), SetTensor(1.0, X)], device="emulated") == 0
+    assert seen == ["batch"] * 4 + ["run"] * 4
 
 
 def test_a_log_is_warmed_up(compiled, log):
