@@ -29,6 +29,7 @@ HOWS: Mapping[str, Call] = {
     "pointed": packs.pointed,
     "taken": packs.taken,
     "refused": answers.refused,
+    "refused again": answers.refused_again,
     "NULL refused": answers.null_refused,
     "shared memory refused": answers.shared_refused,
     "layout refused": answers.layout_refused,

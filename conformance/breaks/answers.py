@@ -57,6 +57,12 @@ def refused(border: Border, broken: Break, name: str, function: Call, values: li
     raise CudnnError(EXECUTION_FAILED, "", f"refused, although it succeeds: {result!r:.80}", name)
 
 
+def refused_again(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Refuse each call but the first."""
+    border.calls += 1
+    return function(*values) if border.calls == 1 else refused(border, broken, name, function, values)
+
+
 def null_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Refuse a NULL of the parameter."""
     at = position(name, broken.point)
@@ -150,8 +156,16 @@ def result(border: Border, broken: Break, name: str, function: Call, values: lis
 
 
 def unordered(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Return a list in reverse order."""
+    """Return a list in reverse order, also as one of several results."""
     found = function(*values)
+    if hasattr(found, "_fields"):
+        lists = {
+            name: part[::-1]
+            for name, part in found._asdict().items()
+            if isinstance(part, list | tuple) and len(part) > 1
+        }
+        border.applied |= bool(lists)
+        return found._replace(**lists)
     if not isinstance(found, list | tuple) or len(found) < 2:
         return found
     border.applied = True

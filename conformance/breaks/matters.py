@@ -74,7 +74,7 @@ OF_DEMANDS = ("shape", "layout", "dtype", "support", "ordering")
 OF_OBJECTS = re.compile(r"\b(created|initiali[sz]ed|proper|finali[sz]ed)\b")
 OF_VALUES = ("argument", "meaning", "stored", "nothing", "enumerator", "result")
 ONLY = re.compile(
-    r"\bonly\b.*\bsupported\b|\bsupport(s|ed) only\b|\b[Aa]ccepts .* only|\bOnly .* supported|\bmust (have type|be) [A-Z\d][\w, ]* or [A-Z\d]"
+    r"\bonly\b.*\bsupported\b|\bsupport(s|ed) only\b|\b[Aa]ccepts .* only|\bOnly .* (supported|allowed)|\bdimensions only\b|\brank is restricted to|\bmust (have type|be) [A-Z\d][\w, ]* or [A-Z\d]"
 )
 PRESET = re.compile(r"\b(by default|[Dd]irectly after|After cudnnCreate\w*|presets?|preset to|after creation)\b")
 OF_PRESETS = ("preset", "result", "numbered", "NULL refused")
@@ -83,6 +83,9 @@ NULLS = re.compile(
     r"\b(may( both| otherwise)? be NULL|can be NULL|NULL may be|A NULL|workspace == NULL|NULL workSpace)\b"
 )
 OF_NULLS = ("NULL refused", "filled", "accepted", "refused")
+PASSED = re.compile(
+    r"\b(?:reserved|unused|not needed)\b.*\bNULL\b"
+)  # NULL may be passed for a descriptor and for its memory
 # What a parameter of a setter means shows where it is used.
 MEANS = re.compile(
     r"\b(is the (probability|data type|element type|vector|hidden)|picks|gives|is computed in|is how many|implicitly added|factors)\b"
@@ -135,7 +138,8 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     relation = RELATION.search(clause.text) is not None
     found = [] if relation else [name for name in found if name not in gone and name not in aside]
     named = [*found, *(name for name in parts_of(clause, relation) if name not in gone)]
-    named = [name for name in named if clause.status or not _is_part(name, named)]
+    nulls = PASSED.search(clause.text) is not None
+    named = [name for name in named if clause.status or nulls or not _is_part(name, named)]
     found = named if found or len({*named}) > 1 else []
     if clause.kind == "lifetime":
         found += [name for name in MADE.findall(clause.text) if name in functions()]

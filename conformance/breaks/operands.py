@@ -27,10 +27,13 @@ from .values import FIELDS, neighbours, of_field, others, substituted
 
 TRIED = 4  # other values of an argument to try until a call accepts one
 WIDTH = "width"  # kind of a break of the second dimension alone
+BIASES = "biases"  # kind of a break of the flag of projection biases alone, which is this bit of an attention's mode:
+BIASES_BIT = 2
+WHOLE = "whole"  # kind of a break that searches the whole space of algorithms
 FILL = 0x3C  # byte of unset memory, about 0.01 in every floating type
 # These functions only store or read back a descriptor's contents; other functions show what a value means.
 STORES = re.compile(
-    r"Set\w*Descriptor|Get\w*Descriptor|cudnnSet(RNN|Convolution|CTC)|RNN[SG]etClip|Create|Destroy|(Set|Get)\w*(Attribute|Algorithm)"
+    r"(?:Set|Get|Restore)\w*Descriptor|cudnnSet(RNN|Convolution|CTC)|RNN[SG]etClip|Create|Destroy|(Set|Get)\w*(Attribute|Algorithm)"
 )
 
 
@@ -262,6 +265,10 @@ def _others(value: Any, kind: str) -> Iterator[Any]:
     if kind == WIDTH:
         dims = value.spec.dims
         yield with_spec(value, TensorSpec.packed(value.spec.data_type, (dims[0], dims[1] + 1, *dims[2:])))
+    elif kind == BIASES:
+        yield value ^ BIASES_BIT
+    elif kind == WHOLE:
+        yield 1.0
     elif isinstance(value, Descriptor) and value.spec is not None:
         yield from (with_spec(value, spec) for spec in others(value.spec, kind))
     elif isinstance(value, tuple | list) and any(isinstance(part, Descriptor) for part in value):

@@ -21,10 +21,16 @@ BETWEEN = re.compile(
     r"(?:,|,? ?(?:/|\+|\b(?:and|or|nor)\b)) ?(?:\*|(?:the|of|in|any|each|only|elements?|descriptors?|LSTM|\(LSTM only\)) )*"
 )
 RANK = re.compile(r"\b([45])-?D\b")
+# Sentences have these words for both ranks.
+BOTH_RANKS = re.compile(
+    r"\b4-dimensional and 5-dimensional\b|\b4 or 5 dimensions\b|\brank is restricted to 4 or 5\b|\b2 or 3 spatial dimensions\b"
+)
+BOTH_DIRECTIONS = re.compile(r"\bif unidirectional\b.*\bif bidirectional\b")
 # A sentence says by these words which data type it is about.
 PRECISIONS = {"FP16": "CUDNN_DATA_HALF", "FP32": "CUDNN_DATA_FLOAT", "FP64": "CUDNN_DATA_DOUBLE"}
 TYPE = "cudnnDataType_t"
 TYPED = ("cudnnTensorDescriptor_t", "cudnnFilterDescriptor_t")  # objects with a data type
+CONVOLUTION = "cudnnConvolutionDescriptor_t"  # object with a type of computation
 SPOKEN_MODES = {  # Sentences on normalization call these modes so.
     re.compile(r"\b[Ss]patial\b(?=.*\b[Pp]er-activation mode)|\b[Pp]er-activation mode\b(?=.*\bspatial mode)"): {
         "cudnnBatchNormMode_t": ("CUDNN_BATCHNORM_SPATIAL", "CUDNN_BATCHNORM_PER_ACTIVATION"),
@@ -33,7 +39,7 @@ SPOKEN_MODES = {  # Sentences on normalization call these modes so.
         "cudnnNormMode_t": ("CUDNN_NORM_PER_CHANNEL", "CUDNN_NORM_PER_ACTIVATION"),
     },
 }  # fmt: skip
-EVERY = re.compile(r"\bevery (?:tensor )?format\b")
+EVERY = re.compile(r"\b(?:every|any) (?:tensor )?format\b")
 OTHER_LAYOUTS = "layout refused"  # the way to break a sentence on every format
 EVERY_VALUE = re.compile(r"\b(?:works|supported) with every (mode|algorithm)\b(?: and (?:every )?(mode|algorithm)\b)?")
 # These enumerations name places, labels and types of attributes. A sentence is about what they hold.
@@ -50,7 +56,9 @@ NUMBERS = re.compile(
 )
 # A parameter that selects one of several ways has a way for each of its values.
 SELECTS = re.compile(r"^(\w+) selects\b.*[,(].*\bor\b|\b(major, minor) or patch level, chosen by (\w+)")
-ALL_SETTINGS = re.compile(r"^(Reads back|Reports|Retrieves|Returns|Copies)\b.* (settings|current internal state)\b")
+ALL_SETTINGS = re.compile(
+    r"^(Reads back|Reports|Retrieves|Returns|Copies)\b.* (settings|parameters|current internal state)\b"
+)
 COMPUTED = re.compile(r"^Computes (?:the )?([\w-]+(?:, [\w-]+)* and [\w-]+) sizes")
 TAKES = re.compile(
     r"takes an initiali[sz]ed cudnn(Tensor|Filter)Descriptor_t for (?:the common )?size, layout and data type"
@@ -62,7 +70,8 @@ FIELDS = {  # properties that two descriptors share, by the words of sentences
     "dimensions": "dimensions", "strides": "strides", "dataType": "type", "layout": "layout", "maxSeqLength": "lengths",
     "seqLengthArray": "lengths", "batchSize": "batch", "vectorSize": "vector", "type": "type",
 }  # fmt: skip
-COMPARES = re.compile(r"\b(match(es)?|identical|differs?|disagree|mismatched|wrong|same)\b")
+COMPARES = re.compile(r"\b(match(es)?|identical|differs?|(dis)?agree|mismatched|inconsistent|wrong|same)\b")
+COMPARED_TENSORS = re.compile(r"Desc\b|\btensors?\b|\bdescriptors\b|\bin-place\b|\b[Ii]nput and output\b")
 SIZES = ("n", "c", "h", "w")  # names of the dimensions of an image
 OFFERED = re.compile(r"\b(may(?: both)? be NULL|can be NULL|reserved|NULL may be|optional)\b")
 
@@ -89,7 +98,8 @@ def listed(text: str, names: Sequence[str]) -> Iterator[list[str]]:
 def contexts_of(clause: Any) -> tuple[str, ...]:
     """Return the values that a sentence tells apart: ranks, data types, modes and enumerators of one type."""
     text = COMPARED.sub("", clause.text)
-    ranks = tuple(dict.fromkeys(f"{rank}D" for rank in RANK.findall(text)))
+    said = "4D 5D" if BOTH_RANKS.search(text) else text
+    ranks = tuple(dict.fromkeys(f"{rank}D" for rank in RANK.findall(said)))
     precisions = tuple(PRECISIONS[word] for word in PRECISIONS if re.search(rf"\b{word}\b", text))
     found = [tuple(_of_input(clause, name) for name in group) for group in (ranks, precisions) if len(group) > 1]
     return tuple(
@@ -121,6 +131,8 @@ def _values(clause: Any, text: str) -> Iterator[tuple[str, ...]]:
     """Yield the enumerators of each type that a sentence names more than one of; a list may leave out how names begin."""
     if NUMBERS.search(text):
         return
+    if BOTH_DIRECTIONS.search(text):
+        yield "CUDNN_UNIDIRECTIONAL", "CUDNN_BIDIRECTIONAL"
     kinds: dict[str, list[str]] = defaultdict(list)
     for word in dict.fromkeys(re.findall(r"\bCUDNN_\w+", text)):
         kinds[type_of(word)].append(word)
@@ -171,7 +183,7 @@ def operands_of(clause: Any) -> tuple[str, ...]:
         lists.append(
             [name for name in parameters if name.lower().startswith(tuple(stems)) and parameters[name].is_returned]
         )
-    begins = re.findall(r"(?:^|; )\*?([A-Za-z]\w*)(?!\w|:)| and ([A-Za-z]\w*) the\b", text)
+    begins = re.findall(r"(?:^|; )\*?([A-Za-z]\w*)(?!\w|:)|(?: and|,) ([A-Za-z]\w*) the\b", text)
     lists.append([name for names in begins for name in names if name in parameters])
     if clause.kind == "semantics" and not clause.status and not OFFERED.search(text):
         words = [word for word in re.findall(r"[A-Za-z]\w*", text) if word in parameters]
@@ -184,12 +196,10 @@ def operands_of(clause: Any) -> tuple[str, ...]:
 
 def fields_of(clause: Any) -> tuple[str, ...]:
     """Return the properties in which a sentence compares descriptors, if it lists several."""
-    text = clause.text.replace("data types", "dataType").replace("data type", "dataType")
-    if (
-        known(clause.function) is None
-        or not COMPARES.search(text)
-        or not re.search(r"Desc\b|\btensors?\b|\bdescriptors\b|\bin-place\b", text)
-    ):
+    text = f"{clause.text[:1].lower()}{clause.text[1:]}".replace("data types", "dataType").replace(
+        "data type", "dataType"
+    )
+    if known(clause.function) is None or not COMPARES.search(text) or not COMPARED_TENSORS.search(text):
         return ()
     own = {p.name for p in known(clause.function).parameters}
     lists = [[FIELDS[name] for name in names] for names in listed(text, tuple(FIELDS.keys() - own))]
@@ -251,3 +261,18 @@ def configurations_of(clause: Any) -> dict[str, tuple[str, ...]]:
         for row in CONFIGURATIONS
         if row.name.removesuffix("_CONFIG") in said
     }
+
+
+def described_in(clause: Any) -> tuple[str, ...]:
+    """Return what a call says whose descriptors have the data types that a row of a table gives them."""
+    described = {p.name for p in known(clause.function).parameters if p.base_type in (*TYPED, CONVOLUTION)}
+    described |= {name[0].upper() for name in described if name[1:] == "Desc" and len(name) == 5}
+    found, waiting = [], []
+    for word in re.findall(r"\w+", clause.text):
+        name = word if word.startswith("CUDNN_DATA_") else f"CUDNN_DATA_{word}"
+        if word in described:
+            waiting.append(word if word.endswith("Desc") else f"{word.lower()}Desc")
+        elif name in ENUMERATIONS[TYPE].__members__:
+            found += [f"{descriptor}_{name}" for descriptor in waiting]
+            waiting = []
+    return tuple(found)

@@ -27,6 +27,7 @@ SPOKEN = {  # type -> words of sentences -> the enumerators that they mean
     },
     "cudnnPoolingMode_t": {r"^Average pooling\b": AVERAGE},
 }  # fmt: skip
+EITHER = re.compile(r"\bRELU or TANH\b")  # a sentence on the networks that it names, and on no other
 # A sentence with these words is about the modes that it does not name.
 OTHERS = re.compile(r"\bother (?:modes|cells|than)\b|\b[Ww]ithout LSTM\b|projection is not enabled")
 # Sentences on operations of graphs speak of those with one or two inputs.
@@ -57,8 +58,8 @@ def place_of(clause: Any, function: str) -> tuple[str, ...]:
         return ()
     for kind, words in SPOKEN.items():
         said = [names for phrase, names in words.items() if re.search(phrase, clause.text)]
-        if len(said) == 1 and function in carriers(kind):
-            found.append(said[0])
+        if (len(said) == 1 or EITHER.search(clause.text)) and function in carriers(kind) and said:
+            found.append(OR.join(said))
     return tuple(found)
 
 

@@ -38,6 +38,7 @@ from .parts import (
     attributes_of,
     configurations_of,
     contexts_of,
+    described_in,
     fields_of,
     known,
     operands_of,
@@ -286,7 +287,7 @@ def _breaks(clause: Any) -> Iterator[Break]:
     elif spoken := spoken_of(clause):
         yield from (Break("refused", clause.function, only=(name,)) for name in spoken)
     elif function and (kinds := types_of(clause)):
-        yield Break("refused", clause.function, only=kinds)
+        yield Break("refused", clause.function, only=described_in(clause) or kinds)
     elif function:
         yield from _of_function(clause, function, words)
     if clause.function.endswith("_t"):
@@ -528,7 +529,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
             Break("result", getter) for _ in range(getter in functions() and PRESET.search(clause.text) is not None)
         )
     others = [functions()[word] for word in words if word in functions() and word != function.name]
-    if clause.kind == "shape" and function.name.endswith("OutputDim"):
+    if clause.kind == "shape" and function.name.endswith("OutputDim") and not any(p.is_returned for p in named):
         yield Break("result", function.name)
     if clause.kind == "ordering":
         yield from (
@@ -561,7 +562,10 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     if clause.kind in ("support", "layout", "shape") and EVERY_LAYOUT.search(clause.text):
         yield Break("layout refused", function.name)
     if (demands and function.arguments) or _refuses(clause):
-        if _refuses(clause) or not [p for p in named if p.memory == "device"]:
+        subjects = [
+            p for p in named if p.memory == "device" or (p.name not in SETTINGS and DIMENSIONS.search(clause.text))
+        ]
+        if _refuses(clause) or not subjects:
             yield Break("accepted", function.name, only=only)
         return
     if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):

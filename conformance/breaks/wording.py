@@ -79,6 +79,15 @@ EACH = {
     "padded input": (r"dims=\(\d+, \d+, ", r"\d{3}", r"\d{1,2}"),
 }
 RANK = {"2D": 2, "3D": 3}  # spatial dimensions, by the beginning of a row
+SCALED = re.compile(r"^alpha other than 1 or beta other than 0 is refused")
+VERSIONS = re.compile(r"^(?:Checks that|Takes no argument and compares)\b.*\bversion")
+ALIKE = re.compile(
+    r"^(\w+)(?: \(LSTM only\))? (?:is|has to be) fully packed and (?:set identically to|configured exactly as)\b"
+)
+NOT_LARGER = re.compile(r"\b(\w+)\[n\+1\] is less than or equal to\b|^(\w+) .*\bmay decrease from element\b")
+OF_LSTM = re.compile(r"\b(?:concern|matter|apply)(?: for| to)? LSTM networks only")
+CELL_STATES = ("cx", "cy", "dcx", "dcy")
+NOT_LSTM = "CUDNN_RNN_RELU|CUDNN_RNN_TANH|CUDNN_GRU"
 DILATED = re.compile(r"\bare refused when any dilation differs from 1\b")
 ALGORITHM_NAMES = {"cudnnConvolutionBackwardFilter": "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_"}
 EVERY_FORMAT = re.compile(
@@ -103,7 +112,7 @@ def worded(clause: Any) -> tuple[Declared, ...]:
     """Return the breaks of matters that a sentence has in words; nothing for most sentences."""
     found: tuple[Declared, ...] = (
         *_of_dimensions(clause), *_of_pointers(clause), *_of_objects(clause), *_of_step(clause), *_of_elements(clause),
-        *_of_algorithms(clause),
+        *_of_algorithms(clause), *_of_networks(clause), *_of_both_sides(clause),
     )  # fmt: skip
     if GIVEN.search(clause.text):
         found += (
@@ -172,6 +181,32 @@ def _of_objects(clause: Any) -> Iterator[Declared]:
         yield {**base, "how": "accepted", "point": f"{found[2]} takes", "matter": "initialised", "clause": ""}
         if found[3]:
             yield {**base, "how": "argument", "point": "param", "kind": "shape", "matter": found[3]}
+
+
+def _of_networks(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of states that only networks of LSTM cells have: others take them as NULL."""
+    words = re.findall(r"\w+", clause.text) if OF_LSTM.search(clause.text) else []
+    for name in (word for word in words if word in CELL_STATES):
+        written = name.endswith("y") == (not name.startswith("d"))
+        yield {"how": "unwritten" if written else "unread", "point": name, "only": ("CUDNN_LSTM",), "matter": name}
+        yield {"how": "NULL refused", "point": name, "only": (NOT_LSTM,), "matter": f"{name} of other cells"}
+
+
+def _of_both_sides(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of sentences with two demands, or with a demand and what it leaves free."""
+    if SCALED.search(clause.text):
+        yield from ({"how": "accepted", "point": name, "matter": name} for name in ("alpha", "beta"))
+    if VERSIONS.search(clause.text):
+        yield {"how": "accepted", "matter": "versions"}
+    if found := ALIKE.search(clause.text):
+        yield from (
+            {"how": "accepted", "point": f"{found[1]}, {what}", "matter": what, "clause": ""}
+            for what in ("strides", "dimensions")
+        )
+    if found := NOT_LARGER.search(clause.text):
+        name = found[1] or found[2]
+        yield {"how": "accepted", "point": name, "matter": "larger"}
+        yield {"how": "unequal refused", "point": name, "matter": "smaller"}
 
 
 def _of_step(clause: Any) -> Iterator[Declared]:

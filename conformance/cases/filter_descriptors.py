@@ -37,7 +37,7 @@ def test_fresh_reads_as_zeros(cudnn, fresh):
 
 
 @shows("cudnnSetFilter4dDescriptor/c01 c02 c06 c07", "cudnnGetFilter4dDescriptor/c01-c06 c08", "cudnnGetFilterSizeInBytes/c01 c03",
-       "cudnnFilterDescriptor_t/c02")  # fmt: skip
+       "cudnnFilterDescriptor_t/c02", "cudnnDataType_t/c01")  # fmt: skip
 @pytest.mark.parametrize("tensor_format", FORMATS, ids=by_name)
 @pytest.mark.parametrize("data_type", SCALARS, ids=by_name)
 def test_4d(cudnn, fresh, data_type, tensor_format):

@@ -64,7 +64,8 @@ POINTS = [-1.6, -1.5, -1.25, -1.000001, -1.0, -0.75, -0.5, 0.0, 0.5, 1.0, 1.0000
 STRAY = [np.nan, np.inf, -np.inf, 1e4, -1e4, 6e4]
 
 
-@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
+@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01", "cudnnSpatialTransformerDescriptor_t/c02",
+       "cudnnSetSpatialTransformerNdDescriptor/c01")  # fmt: skip
 @by_type
 def test_at_and_beyond_the_borders(trial, data_type):
     """Samples are right at pixels, between them, up to a pixel outside, and further; outside is 0.

@@ -121,7 +121,7 @@ OF_ARGUMENTS = (
     "cudnnBatchNormMode_t/c01", "cudnnBatchNormOps_t/c01", "cudnnNormMode_t/c01", "cudnnNormOps_t/c01",
     "cudnnRNNClipMode_t/c01", "cudnnFindRNNForwardInferenceAlgorithmEx/c15", "cudnnDivNormMode_t/c01", "cudnnLRNMode_t/c01",
     "cudnnConvolutionDescriptor_t/c03", "cudnnFilterDescriptor_t/c02", "cudnnLRNDescriptor_t/c02", "cudnnRNNDataDescriptor_t/c02",
-    "cudnnTensorDescriptor_t/c02",
+    "cudnnTensorDescriptor_t/c02", "cudnnDropoutForward/c06",
 )  # fmt: skip
 
 

@@ -30,7 +30,11 @@ LAYOUT = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
         ("cudnnBatchNormalizationBackward/c25", ("xDesc_4D", "xDesc_5D")),
         ("cudnnBatchNormalizationBackward/c02", ("", "xDesc_4D", "xDesc_5D")),  # Other ranks are refused, too.
         ("cudnnNormalizationBackward/c23", tuple(f"xDesc_CUDNN_DATA_{name}" for name in ("HALF", "FLOAT", "DOUBLE"))),
-        ("cudnnReduceTensor/c14", ("CUDNN_DATA_HALF", "CUDNN_DATA_INT8")),  # FLOAT is what they are mixed with.
+        ("cudnnPoolingForward/c04", ("", "xDesc_4D", "xDesc_5D")),  # The sentence counts spatial dimensions.
+        ("cudnnActivationForward/c14", ("dimension 0", "dimension 1", "dimension 2", "dimension 3")),
+        ("cudnnRNNForwardTraining/c48", ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc", "strides", "dimensions")),
+        ("cudnnRNNForwardTrainingEx/c32", ("kDesc", "keys")),  # Each of them may be NULL.
+        ("miopenSoftmaxForward/c02", ("alpha", "beta")),
         ("cudnnSetRNNDescriptor_v8/c04", ("CUDNN_RNN_RELU", "CUDNN_RNN_TANH", "CUDNN_LSTM", "CUDNN_GRU")),
         ("cudnnSetTensor4dDescriptor/c04", ("n", "c", "h", "w")),
         ("cudnnPoolingBackward/c09", ("dimension 0", "dimension 1", "dimension 2", "dimension 3")),

@@ -67,7 +67,7 @@ def described(cudnn, descriptor):
     return (kind, tuple(dims), tuple(strides)) if rank else None
 
 
-@shows("cudnnGetMultiHeadAttnBuffers/c01 c10-c12 c15", "cudnnGetMultiHeadAttnWeights/c01-c04 c07-c11", "cudnnSetAttnDescriptor/c10-c13",
+@shows("cudnnGetMultiHeadAttnBuffers/c01 c10-c12 c15", "cudnnGetMultiHeadAttnWeights/c01-c04 c07-c11", "cudnnSetAttnDescriptor/c10-c13 c26 c34",
        "cudnnAttnDescriptor_t/c03", "cudnnMultiHeadAttnWeightKind_t/c01")  # fmt: skip
 @pytest.mark.parametrize("number", range(CASES))
 def test_where_the_weights_are(cudnn, handle, fresh, number):

@@ -235,6 +235,9 @@ def test_the_directions_of_convolution(handle, denied, name):
     before = result.to_host(np.uint8, result.nbytes)
     results = found_there(8, space, size).perfResults
     assert results and not np.array_equal(before, result.to_host(np.uint8, result.nbytes))
+    times = [entry.time for entry in results]
+    assert all(entry.memory <= size for entry in results)
+    assert times == sorted(times) and len(found_there(1, space, size).perfResults) == 1
     there = {entry.algorithm: entry.memory for entry in results}
 
     def convolve(algo, alpha=1.0, beta=0.0, room=size, made=result):

@@ -85,6 +85,14 @@ def test_persistent_algorithms(chain, refused, algo):
         refused(operation, NOT_SUPPORTED, clause)
 
 
+@shows(f"{DATA}/c23")
+def test_lengths_on_the_device_are_not_compared(caller):
+    """A call does not notice that lengths on the device differ from those of the descriptors."""
+    _, operation, _ = training(network())
+    call = Called(caller, sized(caller, operation))
+    call(devSeqLengths=caller.handle.to_device(np.ones(len(operation.y.lengths), np.int32)))
+
+
 @shows("cudnnRNNBackwardData_v8/c07 c13 c14 c26 c30 c33-c37 c41-c45 c52-c54")
 def test_wrong_arguments_of_data(subject, caller, refuses):
     """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
@@ -120,8 +128,9 @@ def test_wrong_arguments_of_weights(subject, caller, refuses):
     call = Called(caller, sized(caller, operation))
     for value in (1, 2, -1):
         refuses(BAD_PARAM, f"{WEIGHTS}/c25", call, addGrad=value)
-    for dims in ((4, 3, 4), (3, 3, 3), (4, 2, 3)):
-        refuses(BAD_PARAM, f"{WEIGHTS}/c23", call, hDesc=caller.tensor(TensorSpec.packed(FLOAT, dims)))
+    wrong = [TensorSpec.packed(FLOAT, dims) for dims in ((4, 3, 4), (3, 3, 3), (4, 2, 3))]
+    for spec in (*wrong, TensorSpec(FLOAT, (4, 3, 3), (10, 3, 1))):
+        refuses(BAD_PARAM, f"{WEIGHTS}/c23", call, hDesc=caller.tensor(spec))
     for name in ("rnnDesc", "xDesc", "yDesc", "hDesc"):
         refuses(BAD_PARAM, f"{WEIGHTS}/c22", call, **{name: None})
     refuses_small_spaces(subject, refuses, call, f"{WEIGHTS}/c24", "dweightSpace", "workSpace", "reserveSpace")

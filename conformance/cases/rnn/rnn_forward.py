@@ -144,8 +144,12 @@ def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
         for name, size in (("hDesc", 3), ("cDesc", 7)):
             for spec in wrong_states(operation.network, size):
                 refuses(BAD_PARAM, f"{NAME}/c45", call, **{name: caller.tensor(spec)})
-        wider = replace(operation.y, vector=operation.y.vector + 1)
-        refuses(BAD_PARAM, f"{NAME}/c45", call, yDesc=caller.descriptor(wider))
+        other = sized(caller, forward(network(rnn.GRU, direction=direction)))
+        gated = Called(caller, other)
+        hidden = TensorSpec.packed(FLOAT, (other.network.pseudo_layers, 3, other.network.hidden + 1))
+        refuses(BAD_PARAM, f"{NAME}/c45", gated, hDesc=caller.tensor(hidden))
+        for made, y in ((call, operation.y), (gated, other.y)):
+            refuses(BAD_PARAM, f"{NAME}/c45", made, yDesc=caller.descriptor(replace(y, vector=y.vector + 1)))
     for name in ("rnnDesc", "xDesc", "yDesc", "hDesc"):
         refuses(BAD_PARAM, f"{NAME}/c44", call, **{name: None})
     refuses(BAD_PARAM, f"{NAME}/c16", call, devSeqLengths=None)

@@ -53,7 +53,7 @@ class Search:
 
 
 BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35)] + [
-    *(f"{TRAINING}/c{i:02}" for i in (3, 4, 21, 41, 44, 45, 48, 49, 51)),
+    *(f"{TRAINING}/c{i:02}" for i in (3, 4, 15, 21, 33, 41, 44, 45, 48, 49, 51)),
     *(f"{DATA}/c{i:02}" for i in (24, 37, 52, 57, 60, 61, 65)),
     *(f"{WEIGHTS}/c{i:02}" for i in (13, 22, 25, 26, 28, 31)),
 ]  # fmt: skip
