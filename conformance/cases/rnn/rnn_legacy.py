@@ -101,7 +101,7 @@ def test_states_that_are_null(judged, extended):
 
 
 @shows(f"{EX[0]}/c24", f"{EX[1]}/c25", f"{EX[0]}/c12", f"{EX[1]}/c13", f"{EX[2]}/c15", "cudnnSetRNNProjectionLayers/c04",
-       "cudnnRNNSetClip/c04", "cudnnRNNSetClip/c06", "cudnnRNNSetClip/c07")  # fmt: skip
+       "cudnnRNNSetClip/c04", "cudnnRNNSetClip/c06", "cudnnRNNSetClip/c07", "cudnnSetRNNDescriptor_v6/c09")  # fmt: skip
 def test_projection_clipping_and_types(judged):
     """The other setters act on a network in calls that describe each step."""
     for extended in (False, True):
@@ -109,7 +109,9 @@ def test_projection_clipping_and_types(judged):
         clip = RNNClipSpec(rnn.MINMAX, rnn.PROPAGATE, -0.3, 0.2)
         judged(extended, *training(plain(projected=3, clip=clip, layers=2), PACKED, LENGTHS))
         judged(extended, *training(plain(cell=rnn.GRU, data_type=DOUBLE, layers=1), PACKED, LENGTHS))
-        judged(extended, *training(plain(cell=rnn.GRU, data_type=HALF, layers=1), PACKED, LENGTHS))
+        for precision in (FLOAT, HALF):
+            halves = plain(cell=rnn.GRU, data_type=HALF, precision=precision, layers=1)
+            judged(extended, *training(halves, PACKED, LENGTHS))
 
 
 @shows("cudnnRNNSetClip/c08")
