@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import namedtuple
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,6 +80,9 @@ def test_other_values_are_others():
         assert found and value not in found
     assert next(others(spec, "shape")).dims != spec.dims
     assert next(others(spec, "layout")).strides != spec.strides
+
+
+miopen_results = namedtuple("miopen_results", ["returnedAlgoCount", "perfResults"])
 
 
 @pytest.fixture
@@ -305,6 +309,21 @@ def test_a_later_call_gets_the_argument_of_the_first(border):
     border.begin(Break("stale", "cudnnActivationForward", "x"))
     assert relu(border, 1.0, 2.0)[0] == [1.0, 2.0] and not border.applied
     assert relu(border, 3.0, 4.0)[0] == [1.0, 2.0] and border.applied
+
+
+def test_the_first_call_alone_is_made(border):
+    border.begin(Break("refused again", "cudnnActivationForward"))
+    assert relu(border, 1.0, 2.0)[0] == [1.0, 2.0] and not border.applied
+    with pytest.raises(CudnnError):
+        relu(border, 3.0, 4.0)
+    assert border.applied
+
+
+def test_a_list_among_other_results_is_reversed(border):
+    name = "miopenFindConvolutionForwardAlgorithm"
+    found = miopen_results(2, ["fast", "slow"])
+    other = HOWS["unordered"](border, Break("unordered", name), name, lambda: found, [])
+    assert other == (2, ["slow", "fast"]) and border.applied
 
 
 def test_a_call_makes_one_iteration_less(border):
