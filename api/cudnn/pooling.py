@@ -225,7 +225,7 @@ def cudnnPoolingForward(handle, poolingDesc, alpha, xDesc, x, beta, yDesc, y):
     """
     name = "cudnnPoolingForward"
     expect(xDesc.dims[:2] == yDesc.dims[:2], BAD_PARAM, f"{name}/c16",
-           f"n and c differ: xDesc {xDesc.dims}, yDesc {yDesc.dims}")  # fmt: skip
+           f"the first two dimensions differ: xDesc {xDesc.dims[:2]}, yDesc {yDesc.dims[:2]}")  # fmt: skip
     same_data_type(f"{name}/c17", xDesc=xDesc, yDesc=yDesc)
     _same_ranks(poolingDesc, f"{name}/c04", xDesc=xDesc, yDesc=yDesc)
     data_type_among(f"{name}/c11", FORWARD_TYPES, xDesc=xDesc)
@@ -254,7 +254,7 @@ def cudnnPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc
     same_strides(f"{name}/c12", xDesc=xDesc, dxDesc=dxDesc)
     same_data_type(f"{name}/c13", yDesc=yDesc, dyDesc=dyDesc, xDesc=xDesc, dxDesc=dxDesc)
     expect(xDesc.dims[:2] == yDesc.dims[:2], BAD_PARAM, INCORRECT_PARAMETER,
-           f"n and c differ: yDesc {yDesc.dims}, xDesc {xDesc.dims}")  # fmt: skip
+           f"the first two dimensions differ: yDesc {yDesc.dims[:2]}, xDesc {xDesc.dims[:2]}")  # fmt: skip
     _same_ranks(poolingDesc, f"{name}/c06", xDesc=xDesc, yDesc=yDesc)
     data_type_among(f"{name}/c14", BACKWARD_TYPES, xDesc=xDesc)
     for label, spec in (("yDesc", yDesc), ("xDesc", xDesc)):

@@ -265,7 +265,8 @@ def configurations_of(clause: Any) -> dict[str, tuple[str, ...]]:
 
 def described_in(clause: Any) -> tuple[str, ...]:
     """Return what a call says whose descriptors have the data types that a row of a table gives them."""
-    described = {p.name for p in known(clause.function).parameters if p.base_type in (*TYPED, CONVOLUTION)}
+    parameters = known(clause.function).parameters
+    described = {p.name for p in parameters if p.base_type in (*TYPED, CONVOLUTION) and not p.nullable}
     described |= {name[0].upper() for name in described if name[1:] == "Desc" and len(name) == 5}
     found, waiting = [], []
     for word in re.findall(r"\w+", clause.text):

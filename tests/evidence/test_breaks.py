@@ -507,8 +507,8 @@ def test_a_clause_of_two_matters_needs_both():
 @pytest.mark.parametrize(
     "clause, refusals, checked",
     [
-        ("cudnnPoolingForward/c16", [("cudnnPoolingForward", "n and c differ")], True),
-        ("cudnnPoolingForward/c16", [("cudnnPoolingBackward", "n and c differ")], False),
+        ("cudnnPoolingForward/c16", [("cudnnPoolingForward", "the first two dimensions differ")], True),
+        ("cudnnPoolingForward/c16", [("cudnnPoolingBackward", "the first two dimensions differ")], False),
         ("cudnnBatchNormalizationBackwardEx/c24", [("cudnnBatchNormalizationBackwardEx", "dz")], False),  # no demand
         ("cudnnConvolutionForward/c46", [("cudnnConvolutionForward", "y is read-only")], False),
         ("cudnnConvolutionForward/c46", [("cudnnConvolutionForward", "y is NULL")], True),
