@@ -43,7 +43,7 @@ def is_filled(name: str, at: int) -> bool:
 def told(value: Any) -> str:
     """Return what an argument says as text, with enumerators by name."""
     if isinstance(value, BackendDescriptor):
-        return f"{value!r} {value.kind.name if value.kind else ''}"
+        return f"{value!r} {value.kind.name if value.kind is not None else ''}"
     if isinstance(value, Descriptor | MiopenDescriptor):
         return f"{value!r} {vars(value)}"
     if isinstance(value, Enum):

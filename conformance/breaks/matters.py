@@ -13,7 +13,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 
 from .parts import configurations_of, known, parts_of
 from .statements import accesses_of, sorts_of
-from .wording import Declared, of_row, sizes_of, worded
+from .wording import CREATION, Declared, of_row, sizes_of, worded
 
 # These breaks of a clause do not follow from the names in its text; each is of a matter of its own.
 DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
@@ -122,7 +122,13 @@ def matters_of(clause: Any) -> tuple[str, ...]:
         held = FLOATS if FLOATS[1] in clause.text else COUNTED[:1]
         return (*held, COUNTED[1], *(one["matter"] for one in in_words(clause)))
     if algorithms_of(clause):
-        return (*LIMITED, *configurations_of(clause), *dict.fromkeys(one["matter"] for one in in_words(clause)))
+        several = algorithms_of(clause) if len(algorithms_of(clause)) > 1 else ()
+        return (
+            *LIMITED,
+            *several,
+            *configurations_of(clause),
+            *dict.fromkeys(one["matter"] for one in in_words(clause)),
+        )
     if ROW.search(clause.text):
         return ("",)
     if COUNTERPART.search(clause.text) and returned(clause.function) < parameters(clause.function):
@@ -147,7 +153,7 @@ def matters_of(clause: Any) -> tuple[str, ...]:
     if other := OR_NULL.search(clause.text):
         found += ["taken", other[1]]
     found += [one["matter"] for one in in_words(clause) if one["matter"] not in sizes_of(clause)]
-    whole = ("",) if not found or allows(clause) else ()
+    whole = ("",) if {*found} <= {CREATION} or allows(clause) else ()
     return tuple(dict.fromkeys([*whole, *found, *sizes_of(clause)]))
 
 

@@ -42,14 +42,14 @@ class Judged:
         """Return the offset of the first guard byte after an operand."""
         return self.begins[name] + self.before[name].size
 
-    def change_element(self, make: Callable[[float, float, float], float | None]) -> bool:
-        """Replace one element of an output by a value outside the judge's interval.
+    def change_element(self, make: Callable[[float, float, float], float | None], output: str = "") -> bool:
+        """Replace one element of an output, or of the named one, by a value outside the judge's interval.
 
         make: (prior, exact, allowed error) -> the new value, or None to try another element.
         """
         results = evaluate(self.operation, {**self.before, **self.kept})
         for name, exact in results.items():
-            if exact.raw or name not in self.now:
+            if exact.raw or name not in self.now or output not in ("", name):
                 continue
             spec = self.operation.tensor(name)
             value, bound = bounds(self.operation, name, exact, self.before)
@@ -89,8 +89,8 @@ def _truncated(_prior: float, exact: float, _allowed: float) -> float | None:
     return float(np.trunc(exact)) if np.trunc(exact) != np.round(exact) else None
 
 
-def element_off(judged: Judged, _point: str = "") -> bool:
-    return judged.change_element(lambda _prior, exact, allowed: exact + 4 * allowed)
+def element_off(judged: Judged, output: str = "") -> bool:
+    return judged.change_element(lambda _prior, exact, allowed: exact + 4 * allowed, output)
 
 
 def _special_off(judged: Judged, _point: str = "") -> bool:

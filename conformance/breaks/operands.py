@@ -30,6 +30,7 @@ WIDTH = "width"  # kind of a break of the second dimension alone
 BIASES = "biases"  # kind of a break of the flag of projection biases alone, which is this bit of an attention's mode:
 BIASES_BIT = 2
 WHOLE = "whole"  # kind of a break that searches the whole space of algorithms
+ORDER = "order"  # kind of a break that reverses a list
 FILL = 0x3C  # byte of unset memory, about 0.01 in every floating type
 # These functions only store or read back a descriptor's contents; other functions show what a value means.
 STORES = re.compile(
@@ -269,6 +270,8 @@ def _others(value: Any, kind: str) -> Iterator[Any]:
         yield value ^ BIASES_BIT
     elif kind == WHOLE:
         yield 1.0
+    elif kind == ORDER:
+        yield value[::-1]
     elif isinstance(value, Descriptor) and value.spec is not None:
         yield from (with_spec(value, spec) for spec in others(value.spec, kind))
     elif isinstance(value, tuple | list) and any(isinstance(part, Descriptor) for part in value):

@@ -54,6 +54,7 @@ COMPARED = re.compile(
 NUMBERS = re.compile(
     r"[Nn]umeric values|[Ee]numerator values|count up by one|follow in list order|numbered|integer values|\bis \d+ and CUDNN_\w+ is \d"
 )
+NUMBERED = re.compile(r"(CUDNN_\w+)(?: is| =)? \d|\b\d+ \((CUDNN_\w+)\)")
 # A parameter that selects one of several ways has a way for each of its values.
 SELECTS = re.compile(r"^(\w+) selects\b.*[,(].*\bor\b|\b(major, minor) or patch level, chosen by (\w+)")
 ALL_SETTINGS = re.compile(
@@ -65,6 +66,11 @@ TAKES = re.compile(
 )
 ROW_FIELDS = ("shape", "layout", "dtype")  # what such a descriptor is for, as kinds of clauses call it
 SCALARS = ("alpha", "alpha1", "alpha2", "beta")
+# A row of a table of convolutions says of which rank and filter it is.
+ROW_PLACE = re.compile(r"([23])D, (?:filter|d?wDesc) (?:CUDNN_TENSOR_)?(NCHW_VECT_C|NCHW|NHWC)(?:-type)?\b")
+RANKS = {"2": "4D", "3": "5D"}
+# Such a row is one combination of data types.
+COMBINATION = re.compile(r"combination: x (\w+), w (\w+), convDesc compute type (\w+), y and z (\w+), bias (\w+),")
 FORMULA = re.compile(r"(?<![\w=<>])=(?![=\w])|:=|\[\w+ x \w+\]")
 FIELDS = {  # properties that two descriptors share, by the words of sentences
     "dimensions": "dimensions", "strides": "strides", "dataType": "type", "layout": "layout", "maxSeqLength": "lengths",
@@ -218,7 +224,8 @@ def attributes_of(clause: Any) -> tuple[str, ...]:
     """Return the attributes that a sentence on a descriptor of the backend names by words, if it names several."""
     if not clause.function.startswith("CUDNN_BACKEND_") or "CUDNN_ATTR_" in clause.text or clause.status:
         return ()
-    begin = f"CUDNN_ATTR_{clause.function.removeprefix('CUDNN_BACKEND_').removesuffix('_DESCRIPTOR')}_"
+    section = clause.function.removeprefix("CUDNN_BACKEND_").removesuffix("_DESCRIPTOR")
+    begin = f"CUDNN_ATTR_{section.replace('BACKWARD', 'BWD').replace('GEN_STATS', 'GENSTATS')}_"
     found = [
         name
         for name in ENUMERATIONS["cudnnBackendAttributeName_t"].__members__
@@ -235,7 +242,12 @@ def parts_of(clause: Any, is_relation: bool) -> tuple[str, ...]:
     """Return all parts that a sentence names; a relation of two operands is one matter."""
     operands = operands_of(clause)
     contexts = contexts_of(clause)
-    numbered = [name for name in re.findall(r"(CUDNN_\w+) is \d", clause.text) if type_of(name) == clause.function]
+    numbered = [
+        name
+        for found in NUMBERED.findall(clause.text)
+        for name in found
+        if name and type_of(name) == clause.function.partition("@")[0]
+    ]
     return (
         *contexts,
         *(numbered if len(numbered) > 1 else ()),
@@ -277,3 +289,19 @@ def described_in(clause: Any) -> tuple[str, ...]:
             found += [f"{descriptor}_{name}" for descriptor in waiting]
             waiting = []
     return tuple(found)
+
+
+def place_of_row(clause: Any) -> tuple[str, ...]:
+    """Return the format of the filter and the rank of the first tensor in the calls that a row of a table is about."""
+    found = ROW_PLACE.match(clause.text)
+    return (f"CUDNN_TENSOR_{found[2]}", _of_input(clause, RANKS[found[1]])) if found else ()
+
+
+def combination_of(clause: Any) -> tuple[str, ...]:
+    """Return what a call says whose operands have the data types in a row that is one combination of them."""
+    found = COMBINATION.search(clause.text)
+    if found is None:
+        return ()
+    x, w, convolution, y, bias = found.groups()
+    types = {"xDesc": x, "wDesc": w, "convDesc": convolution, "yDesc": y, "zDesc": y, "biasDesc": bias}
+    return tuple(f"{name}_{kind}" for name, kind in types.items())

@@ -12,13 +12,12 @@ from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 
 from .demands import head_of
-from .fits import ARITHMETIC, CHOSEN, GROUPED, GROUPS, LEFT_OUT, POINTED, TAKES, WITH_MODE, fits
+from .fits import ARITHMETIC, CHOSEN, GROUPED, GROUPS, LEFT_OUT, POINTED, TAKES, VARYING, WITH_MODE, fits
 from .matters import (
     COUNTED,
     COUNTERPART,
     DECLARED,
     FLOATS,
-    LIMITED,
     PRESET,
     PROMISES,
     algorithms_of,
@@ -36,12 +35,14 @@ from .parts import (
     NUMBERS,
     ROW_FIELDS,
     attributes_of,
+    combination_of,
     configurations_of,
     contexts_of,
     described_in,
     fields_of,
     known,
     operands_of,
+    place_of_row,
 )
 from .places import node_of, placed, type_of
 from .statements import DEMAND, SORTS, accesses_of, sort_of, sorts_of, stated
@@ -201,12 +202,13 @@ def _of_parts(clause: Any, found: tuple[Break, ...]) -> Iterator[Break]:
     """Yield breaks of the parts that a sentence names: every break in each rank, type and mode alone, and of each field."""
     function = clause.function if parameters(clause.function) else ""
     words = set(re.findall(r"\w+", clause.text))
-    values = set(contexts_of(clause))
-    for name in contexts_of(clause):
+    contexts = () if algorithms_of(clause) else contexts_of(clause)
+    values, places = set(contexts), _places(clause)
+    for name in contexts:
         if clause.kind in OF_SUPPORT:
-            yield Break("refused", function, only=(name,))
+            yield Break("refused", function, only=(*places, name))
         if PERMITS.search(clause.text):
-            yield Break("accepted", function, only=(name,))
+            yield Break("accepted", function, only=(*places, name))
         if name not in words and type_of(name):
             yield from (Break("enumerator", function, name, type_of(name), step=step) for step in (0, -1, 1))
         yield from (
@@ -229,13 +231,18 @@ def _of_members(clause: Any) -> Iterator[Break]:
     """Yield breaks of the members that the list of a demand has: what is due for one of them is not refused."""
     backend = clause.function.startswith("CUDNN_BACKEND_")
     function = "cudnnBackendFinalize" if backend else clause.function if parameters(clause.function) else ""
-    members = (name for name in matters_of(clause) if name not in ("", *SORTS, *accesses_of(clause)))
+    own = [one["matter"] for one in in_words(clause)] if backend else []  # These have breaks of their own.
+    members = (name for name in matters_of(clause) if name not in ("", *SORTS, *accesses_of(clause), *own))
     for name in members if forbids(clause) else ():
         if name in _types():
-            places = tuple(word for word in re.findall(r"\w+", clause.text) if word.startswith(PLACES))[:1]
-            yield Break("refused" if allows(clause) else "accepted", function, only=(*places, name))
+            yield Break("refused" if allows(clause) else "accepted", function, only=(*_places(clause), name))
         if function and (name in _types() or name not in contexts_of(clause)):
             yield Break("accepted", function, name)
+
+
+def _places(clause: Any) -> tuple[str, ...]:
+    """Return the sequence of fused operations that a sentence is about."""
+    return tuple(word for word in re.findall(r"\w+", clause.text) if word.startswith(PLACES))[:1]
 
 
 def forbids(clause: Any) -> bool:
@@ -279,15 +286,19 @@ def _breaks(clause: Any) -> Iterator[Break]:
     elif clause.function in ENUMERATIONS:
         yield from _of_enumerators(clause, words)
     if row := algorithms_of(clause):
-        yield from (Break(how, clause.function, only=(name,)) for name in row for how in LIMITED)
+        place = place_of_row(clause)
+        yield from (Break("refused", clause.function, only=(name, *place)) for name in row)
         yield from (
-            Break("refused", clause.function, kind, only=(name, *types))
+            Break("accepted", clause.function, only=(name, *place[1:])) for name in row
+        )  # also in other formats
+        yield from (
+            Break("refused", clause.function, kind, only=(name, *types, *place))
             for kind, types in configurations_of(clause).items() for name in row
         )  # fmt: skip
     elif spoken := spoken_of(clause):
         yield from (Break("refused", clause.function, only=(name,)) for name in spoken)
     elif function and (kinds := types_of(clause)):
-        yield Break("refused", clause.function, only=described_in(clause) or kinds)
+        yield Break("refused", clause.function, only=combination_of(clause) or described_in(clause) or kinds)
     elif function:
         yield from _of_function(clause, function, words)
     if clause.function.endswith("_t"):
@@ -311,9 +322,7 @@ def _breaks(clause: Any) -> Iterator[Break]:
 def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     """Yield breaks of the calls that set and read the attributes in the text."""
     types = _types()
-    places = tuple(word for word in words if word.startswith(PLACES))[:1]
-    if clause.function.startswith("CUDNN_BACKEND_"):
-        places = (clause.function,)
+    places = (clause.function,) if clause.function.startswith("CUDNN_BACKEND_") else _places(clause)
     unnamed = clause.function in ATTRIBUTES and not any(types.get(word) in ATTRIBUTES for word in words)
     if unnamed and DEMANDS.search(clause.text):
         yield from (Break("accepted", function, only=places) for function in CHECKED.get(clause.function, ()))
@@ -341,7 +350,7 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         if DEMANDS.search(clause.text):
             yield Break("accepted", setter, only=only)
             for function in CHECKED.get(clause.function, ("cudnnBackendFinalize",)):
-                yield Break("accepted", function, word)
+                yield Break("accepted", function, word, only=places)
         if is_counted(clause):
             yield from (Break("refused", setter, only=(*only, name)) for name in FLOATS)
             for name in COUNTED:
@@ -358,13 +367,12 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         yield Break("result", getter, only=only)
     for word in words:
         if word in types and types[word] not in ATTRIBUTES and word not in places:
-            yield Break("enumerator", "", word, types[word], only=places if clause.function in ATTRIBUTES else ())
+            if not LEFT_OUT.search(clause.text):  # Other attributes hold this enumerator, too.
+                yield Break("enumerator", "", word, types[word], only=places if clause.function in ATTRIBUTES else ())
             if clause.function not in ATTRIBUTES:
                 attributes = _attributes_of(clause, words)
                 yield Break("enumerator", "cudnnBackendSetAttribute", word, types[word], only=attributes)
                 yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
-            elif types[word] == "cudnnActivationMode_t":
-                yield Break("enumerator", "cudnnSetActivationDescriptor", word, types[word])
             yield from (
                 Break("enumerator", ATTRIBUTES[clause.function][0], word, types[word], only=(*places, label))
                 for label in words if types.get(label) == clause.function
@@ -403,7 +411,7 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     elif places:
         if clause.kind == "semantics":
             yield Break(ELEMENT, "cudnnFusedOpsExecute", only=places)
-        for function in CHECKED.get(clause.function, ()):
+        for function in CHECKED.get(clause.function, ()) if unnamed or clause.kind != "shape" else ():
             yield Break("accepted", function, only=places)
         yield Break("refused", "cudnnFusedOpsExecute", only=places)
 
@@ -427,7 +435,7 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         if DEMANDS.search(clause.text) and word:
             yield Break("accepted", "", "", only=(word,))
         if clause.kind == "determinism":
-            yield Break("unsteady", only=(word,))
+            yield from _of_determinism(clause, (word,))
         if word and word == own[0] and SIMILAR.search(clause.text):
             yield Break(SPECIAL if clause.kind == "nan" else ELEMENT, only=(word,))
         if clause.function in GRAPH_TYPES:
@@ -458,6 +466,16 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         yield from (
             Break("accepted", function.name, p.name) for p in function.arguments if p.base_type == clause.function
         )
+
+
+def _of_determinism(clause: Any, only: tuple[str, ...]) -> Iterator[Break]:
+    """Yield a break of equal results, or of what queries report of an algorithm whose results may differ."""
+    if VARYING.search(clause.text):
+        kind = f"{clause.function.removesuffix('Algo_t')}AlgoPerf_t"
+        yield from (Break("result", name, "determinism") for name in _returning(kind))
+        return
+    function = clause.function if known(clause.function) else ""
+    yield Break("unsteady", function, only=only)
 
 
 def _returning(kind: str) -> Iterator[str]:
@@ -496,7 +514,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     if clause.kind == "aliasing":
         yield Break("shared memory refused", function.name)
     if clause.kind == "determinism":
-        yield Break("unsteady", function.name)
+        yield from _of_determinism(clause, ())
     if demands or _refuses(clause):
         only = tuple(f"CUDNN_{word.upper()}" for word in DIRECTION.findall(clause.text))
         yield from (Break("accepted", function.name, p.name, only=only) for p in _subjects(clause.text, named))
@@ -583,7 +601,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
 def _of_offers(clause: Any, function: Any, named: list[str]) -> Iterator[Break]:
     """Yield breaks of what a sentence offers for one format, data type or mode."""
     if GROUPED.search(clause.text):
-        yield Break("refused", function.name, only=(*named, GROUPS))
+        yield Break("refused", function.name, only=(*(place_of_row(clause) or named), GROUPS))
     if found := ARITHMETIC.search(clause.text):
         yield from (
             Break("refused", function.name, only=(found[1], name)) for name in re.findall(r"CUDNN_\w+", found[2])

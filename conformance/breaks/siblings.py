@@ -15,6 +15,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from ..scope import clauses as documented
 from .matters import ALGORITHMS, TABLE_ROW, algorithms_of, types_of
 from .parts import configurations_of
+from .wording import BOTH_TYPES
 
 CONFIGURATION = "_CONFIG"  # end of the names of combinations of data types; parameters of cases leave it out
 NUMBER = re.compile(r"c\d{2,3}")
@@ -104,6 +105,7 @@ def by_kind(words: Iterable[str]) -> Kinds:
 def _kinds_of(clause: str) -> Kinds:
     function, _, number = clause.partition("/")
     words = set(re.findall(r"\w+", documented()[clause].text))
+    words |= {"CUDNN_TENSOR_OP_MATH"} if BOTH_TYPES.search(documented()[clause].text) else set()
     short = {
         name for word in words for name in _ends().get(word, ()) if "_" in word or _kinds()[name] == function
     }  # One word may belong to several types.

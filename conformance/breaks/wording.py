@@ -8,11 +8,13 @@ from functools import cache
 from typing import Any
 
 from dualdnn.api.document import functions
+from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
 from dualdnn.api.graph.attributes import TYPES
 
 from .demands import DIMENSION
+from .parts import place_of_row
 from .places import node_of
 
 Declared = dict[str, Any]  # fields of a break; its matter is always named
@@ -55,6 +57,31 @@ CANNOT_HOLD = {
     "other number": r"has \d+ to \d+ elements",
     "other kind": "is not an element of",
 }
+GETTER = "cudnnBackendGetAttribute"
+CREATION = "creation"  # matter of the words that begin a sentence on a descriptor
+CREATED = re.compile(r"Created (?:with|by passing) CUDNN_BACKEND_")
+READ_ONLY = re.compile(r"(CUDNN_ATTR_\w+) is read-only: it can be queried")
+PREFIXED = re.compile(r"The attributes of this descriptor type are the .* values prefixed")
+FOREIGN = "is no attribute of"  # what the refusal of another descriptor's attribute says
+# Such a search tries an algorithm with both math types.
+BOTH_TYPES = re.compile(r"Each algorithm is tried with .*mathType.*\bdiffers?\b")
+ANY_ALGORITHM = re.compile(r"^algo may come from \w+ or be (?:chosen arbitrarily|any choice)")
+NO_ALGORITHM = re.compile(r"_DIRECT$|_COUNT$|BWD_FILTER_ALGO_WINOGRAD$")  # These algorithms are not implemented.
+EVERY_ALGORITHM = re.compile(r"\bevery algorithm accepts any convDesc group count\b")
+# Each place has the algorithms of the table of cudnnConvolutionForward.
+ALGORITHMS_OF = {
+    ("CUDNN_TENSOR_NCHW", "xDesc_4D"): (
+        "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED",
+    ),
+    ("CUDNN_TENSOR_NCHW", "xDesc_5D"): ("IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "FFT_TILING"),
+    ("CUDNN_TENSOR_NHWC", "xDesc_5D"): ("IMPLICIT_PRECOMP_GEMM",),
+}  # fmt: skip
+ANY_INPUT = re.compile(r"\bany (?:of the inputs|input parameter) is NULL\b")
+NEEDED = re.compile(
+    r"\bmay be NULL (?:if|when) (?:the|that) \w*(?: ?algorithm)? ?(?:needs none|needs no workspace|requires no workspace)|chosen algorithm needs no workspace|selected algorithm requires no workspace"
+)
+NO_PROMISE = re.compile(r"^(CUDNN_FUSED_\w+): where a constant-pack placeholder is CUDNN_PTR_NULL, .* must be NULL")
+SPACE = re.compile(r"^(CUDNN_FUSED_\w+): (CUDNN_PTR_WORKSPACE|CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES) \(")
 # A row of the tables of convolutions may permit these: words of the row, and what a descriptor in such a call holds.
 PERMITTED = {
     "dilation": (r"dilations? (?:> 0|greater than 0)", r"dilation=\((?:\d+, )*[2-9]"),
@@ -112,7 +139,8 @@ def worded(clause: Any) -> tuple[Declared, ...]:
     """Return the breaks of matters that a sentence has in words; nothing for most sentences."""
     found: tuple[Declared, ...] = (
         *_of_dimensions(clause), *_of_pointers(clause), *_of_objects(clause), *_of_step(clause), *_of_elements(clause),
-        *_of_algorithms(clause), *_of_networks(clause), *_of_both_sides(clause),
+        *_of_algorithms(clause), *_of_networks(clause), *_of_both_sides(clause), *_of_descriptors(clause), *_of_searches(clause),
+        *_of_inputs(clause),
     )  # fmt: skip
     if GIVEN.search(clause.text):
         found += (
@@ -160,12 +188,80 @@ def _of_pointers(clause: Any) -> Iterator[Declared]:
     if found := WHEN.search(clause.text):
         yield {"how": "unread", "point": found[1], "matter": "use"}
         yield {"how": "NULL refused", "point": found[1], "matter": "otherwise"}
+    if found := NO_PROMISE.search(clause.text):
+        yield {
+            "how": "accepted", "function": "cudnnFusedOpsExecute", "point": "its placeholder is CUDNN_PTR_NULL",
+            "only": (found[1],), "matter": "NULL", "clause": "",
+        }  # fmt: skip
+    if found := SPACE.search(clause.text):
+        run = {"how": "accepted", "function": "cudnnFusedOpsExecute", "only": (found[1],)}
+        if "FINALIZE" not in found[1]:  # These sequences need no workspace.
+            yield {**run, "point": f"{found[2]} is", "matter": "needed"}
+        if found[2] == "CUDNN_PTR_WORKSPACE":
+            yield {
+                "how": "NULL refused", "function": "cudnnSetFusedOpsVariantParamPackAttribute", "point": "ptr",
+                "only": found.groups(), "matter": "NULL",
+            }  # fmt: skip
     if found := HELD.search(clause.text):
         yield {"how": "unread", "point": found[1], "matter": "contents"}
         yield {"how": "NULL refused", "point": found[1], "matter": "NULL"}
     if found := OF_WEIGHTS.search(clause.text):
         yield {"how": "accepted", "point": found[1], "matter": found[1]}
         yield {"how": "unread" if found[2] == "w" else "unwritten", "point": found[2], "matter": "contents"}
+
+
+def _of_descriptors(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of how a descriptor of the backend is made, which attributes it has, and which can only be read."""
+    kind = clause.function
+    if CREATED.match(clause.text):
+        yield {
+            "how": "enumerator", "function": "cudnnBackendCreateDescriptor", "point": kind,
+            "type": "cudnnBackendDescriptorType_t", "matter": CREATION,
+        }  # fmt: skip
+    if found := READ_ONLY.match(clause.text):
+        yield {"how": "refused", "function": GETTER, "only": (kind, found[1]), "matter": "queried"}
+        yield {"how": "accepted", "function": SETTER, "only": (kind, found[1]), "matter": "not set"}
+    if PREFIXED.match(clause.text):
+        for name, attribute in TYPES[Kind[kind]].attributes.items():
+            if not attribute.unsupported:
+                function = GETTER if attribute.read_only else SETTER
+                yield {"how": "refused", "function": function, "only": (kind, name.name), "matter": name.name}
+        yield {"how": "accepted", "function": SETTER, "point": FOREIGN, "only": (kind,), "matter": "others"}
+
+
+def _of_searches(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of each algorithm that a sentence permits, and of the math types that a search tries."""
+    known = functions().get(clause.function)
+    if known is None or clause.status:
+        return
+    if BOTH_TYPES.search(clause.text):
+        math = {"how": "enumerator", "point": "CUDNN_TENSOR_OP_MATH", "type": "cudnnMathType_t"}
+        yield {**math, "matter": "the type of convDesc"}
+        yield {"how": "result", "point": "mathType", "only": ("CUDNN_TENSOR_OP_MATH",), "matter": "both"}
+    if ANY_ALGORITHM.search(clause.text):
+        kinds = (ENUMERATIONS[p.base_type] for p in known.arguments if p.name == "algo")
+        members = [member.name for kind in kinds for member in kind if not NO_ALGORITHM.search(member.name)]
+        yield from ({"how": "refused", "only": (name,), "matter": name} for name in members)
+    if EVERY_ALGORITHM.search(clause.text) and (place := place_of_row(clause)):
+        for name in ALGORITHMS_OF[place]:
+            yield {
+                "how": "refused", "only": (*place, r"group_count=[2-9]", f"CUDNN_CONVOLUTION_FWD_ALGO_{name}"),
+                "matter": name,
+            }  # fmt: skip
+
+
+def _of_inputs(clause: Any) -> Iterator[Declared]:
+    """Yield breaks of each input that must not be NULL, and of a workspace that an algorithm needs."""
+    known = functions().get(clause.function)
+    if known and clause.status and ANY_INPUT.search(clause.text):
+        names = [
+            p.name for p in known.arguments if p.base_type.endswith(("Handle_t", "Descriptor_t", "Plan_t", "Pack_t"))
+        ]
+        outputs = {p.name for p in known.arguments if p.direction == "out"}
+        yield from ({"how": "accepted", "point": name, "matter": name} for name in names if name not in outputs)
+    if known and NEEDED.search(clause.text):
+        yield {"how": "NULL refused", "point": "workSpace", "matter": "NULL"}
+        yield {"how": "accepted", "point": "workSpace is NULL", "matter": "needed", "clause": ""}
 
 
 def _of_objects(clause: Any) -> Iterator[Declared]:
@@ -248,26 +344,29 @@ def _of_elements(clause: Any) -> Iterator[Declared]:
 
 def of_row(clause: Any, algorithms: tuple[str, ...]) -> Iterator[Declared]:
     """Yield breaks of the formats, dilations, groups and limits in a row of a table of convolutions."""
-    text, base = clause.text, {"function": clause.function}
+    text, base, place = clause.text, {"function": clause.function}, place_of_row(clause)
     tensors = {"f": ("dyDesc",), "d": ("dxDesc",), "x": ("xDesc", "yDesc")}
     formats = [name for found in EVERY_FORMAT.finditer(text) for name in tensors[found[1][0]]]
     for algorithm in algorithms:
         for what, (words, held) in PERMITTED.items():
             if re.search(words, text):
-                yield {**base, "how": "refused", "only": (algorithm, held), "matter": what}
+                yield {**base, "how": "refused", "only": (algorithm, held, *place), "matter": what}
         for name in formats:
             yield {
                 **base,
                 "how": "layout refused",
                 "point": name,
-                "only": (algorithm,),
+                "only": (algorithm, *place),
                 "matter": f"{name} in any format",
             }
         for what, (words, said) in LIMITS.items():
             if re.search(words, text):
-                yield {**base, "how": "accepted", "point": said, "only": (algorithm,), "matter": what}
+                yield {**base, "how": "accepted", "point": said, "only": (algorithm, *place), "matter": what}
                 if what in EACH:
-                    yield from ({**base, **one, "point": said} for one in _in_each(algorithm, what, RANK[text[:2]]))
+                    yield from (
+                        {**base, **one, "only": (*one["only"], *place), "point": said}
+                        for one in _in_each(algorithm, what, RANK[text[:2]])
+                    )
 
 
 def _in_each(algorithm: str, what: str, rank: int) -> Iterator[Declared]:

@@ -45,7 +45,9 @@ LAYOUT = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
         ("cudnnActivationBackward/c07", ("dx", "alpha", "beta")),
         ("cudnnBatchNormalizationForwardTraining/c10", ("bnScale", "bnBias")),  # "beta" is the paper's.
         ("cudnnGetConvolutionNdDescriptor/c01", ("arrayLength", "padA", "filterStrideA", "dilationA", "mode", "dataType")),
-        ("CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR/c01", ("CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE", "CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE")),
+        ("CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR/c01", ("CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE", "CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE", "creation")),
+        ("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c09", ("queried", "not set")), ("cudnnConvolutionForward/c05", ("NULL", "needed")),
+        ("cudnnMakeFusedOpsPlan/c04", ("handle", "plan", "constPack")), ("cudnnFusedOpsVariantParamLabel_t/c002", ("CUDNN_PTR_XDATA", "CUDNN_PTR_BN_DBIAS")),
         ("cudnnFusedOpsConstParamLabel_t/c025", ("initialised", "convolution")), ("cudnnFusedOpsConstParamLabel_t/c027", ("shape", "layout", "dtype", "initialised")),
         ("cudnnRNNForwardInference/c10", ("stride 0", "stride 1", "stride 2")), ("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c08", ("attributeType", "elementCount", "other type")),
         ("cudnnSetTensorTransformDescriptor/c17", ("",)),  # It names what a value is not.

@@ -33,7 +33,7 @@ def test_max_count(cudnn, caller):
 
 
 @shows(f"{RANK}/c01 c02 c04 c07", f"{FIND}/c01-c03 c06 c10 c11", f"{FIND_EX}/c01-c03 c06 c09 c14",
-       "cudnnConvolutionFwdAlgoPerf_t/c01 c04 c07 c08")  # fmt: skip
+       "cudnnConvolutionFwdAlgoPerf_t/c01 c04 c07 c08", "cudnnSetConvolutionMathType/c01")  # fmt: skip
 @pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, CONVERSION, FMA], ids=by_name)
 @by_call
 def test_every_algorithm_is_listed(subject, search, call, math_type):

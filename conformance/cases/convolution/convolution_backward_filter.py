@@ -82,7 +82,7 @@ STRIDE_1 = (FFT, FFT_TILING, NONFUSED)
 
 
 @pytest.mark.ours
-@shows(f"{F}/c16-c19 c36")
+@shows(f"{F}/c16-c19 c33 c36 c37")
 @pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
 def test_limits_in_each_dimension(caller, refuses, algo, options):
     """Each dimension alone must keep to the limit of the algorithm."""
@@ -115,7 +115,7 @@ def test_images_that_pass_through_the_workspace_in_slices(caller, algo, x):
         beside_direct_sums(caller, gradient(x, (4, x[1], 3, 3), algo=algo, beta=1.0), ALGO_0)
 
 
-@shows(f"{F}/c05 c06", f"{SIZE}/c01")
+@shows(f"{F}/c05 c06", f"{SIZE}/c01 c02")
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)
 def test_workspace(subject, caller, run, refuses, algo):
     """The reported size is enough; less, or NULL, is refused before anything is written."""

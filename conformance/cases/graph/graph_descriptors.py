@@ -150,7 +150,7 @@ def test_the_last_setting_counts(builder):
     assert builder.get(made, kind, "DIMENSIONS", INT64, 8) == X.dims
 
 
-@shows("usecase_9_descriptor_life_cycle/c02", f"{FINALIZE}/c06",
+@shows("usecase_9_descriptor_life_cycle/c02", f"{FINALIZE}/c02 c06", "cudnnBackendDescriptor_t/c03",
        *(str(parameter.values[2]) for parameter in MISSING))  # fmt: skip
 @pytest.mark.parametrize("record, ending, clause", MISSING)
 def test_required_attributes(cudnn, builder, refuses, record, ending, clause):
@@ -174,7 +174,7 @@ def test_finalised_twice(cudnn, builder, refuses):
     refuses(BAD_PARAM, f"{FINALIZE}/c06", cudnn.cudnnBackendFinalize, builder(X))
 
 
-@shows(f"{GET}/c08", f"{FINALIZE}/c05")
+@shows(f"{GET}/c08", f"{FINALIZE}/c05", "usecase_9_descriptor_life_cycle/c04", "cudnnBackendDescriptor_t/c04")
 def test_unfinished_descriptors_are_not_read(cudnn, builder, refuses):
     """A descriptor is not read before it is finalised, or after finalising failed."""
     made = builder.filled(kind_of(X), {**attributes(builder, X), "STRIDES": (INT64, (1, 1, -1, 1))})
@@ -217,7 +217,7 @@ def test_wrong_types(cudnn, builder, refuses, record):
 
 # Such a clause says what an attribute holds.
 HOLDS = re.compile(
-    r"(CUDNN_ATTR_\w+) (?:has attribute type|holds the descriptor)[^(]*(?:\(one )?\b(CUDNN_TYPE_\w+)(?:.*element count: ([\w ]+))?"
+    r"(CUDNN_ATTR_\w+) (?:has attribute type|holds the descriptor|sets the math precision)[^(]*(?:\((?:one )?)?\b(CUDNN_TYPE_\w+)(?:.*element count: ([\w ]+))?"
 )
 # Users cannot set these attributes.
 NOT_SET = re.compile(
@@ -231,11 +231,21 @@ SETTABLE = {
 }
 
 
+# Such a clause says which attributes a descriptor has.
+OWNED = [
+    clause.id for clause in load_clauses().values() if "attributes of this descriptor type are" in clause.text
+]  # fmt: skip
+
+
 @pytest.mark.ours
-@shows(f"{SET}/c05-c07", *SETTABLE)
+@shows(f"{SET}/c05-c07", *SETTABLE, *OWNED)
 @pytest.mark.parametrize("section", sorted({clause.partition("/")[0] for clause in SETTABLE}))
 def test_what_an_attribute_cannot_hold(cudnn, builder, refuses, section):
-    """Elements of another type, descriptors of another kind, no element, and two elements instead of one are refused."""
+    """Elements of another type, descriptors of another kind, no element, two elements instead of one, and attributes
+    of other descriptors are refused."""
+    for name in (name for name in Name if not name.name.startswith(f"CUDNN_ATTR_{PREFIXES[Kind[section]]}_")):
+        fresh = builder.create(Kind[section])
+        refuses(BAD_PARAM, f"{SET}/c04", cudnn.cudnnBackendSetAttribute, fresh, name, INT64, 1, (1,))
     scalars, objects = (
         (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE),
         (Type.CUDNN_TYPE_HANDLE, DESCRIPTOR, Type.CUDNN_TYPE_VOID_PTR),
@@ -278,7 +288,7 @@ def test_too_many_dimensions(cudnn, builder, refuses, ending):
     refuses(BAD_PARAM, f"{SET}/c06", cudnn.cudnnBackendSetAttribute, made, name, INT64, many, (1,) * many)
 
 
-@shows(f"{SET}/c07")
+@shows(f"{SET}/c07", *of("OPERATION_GEN_STATS", "c02"))
 @pytest.mark.parametrize("record, ending, value", [
     ("tensor", "DATA_TYPE", 99), ("tensor", "DATA_TYPE", -1), ("convolution", "CONV_MODE", 2), ("settings", "MODE", 57),
     ("settings", "MATH_PREC", 99), ("settings", "NAN_PROPAGATION", 2), ("knob_choice", "KNOB_TYPE", 24),
@@ -425,7 +435,7 @@ def test_negative_requests(cudnn, builder, refuses):
 
 
 @shows(*of("INTERMEDIATE_INFO", "c01", "c04", "c08", "c10", "c12", "c13"), *of("KNOB_INFO", "c02", "c06", "c08", "c10", "c12", "c13"),
-       *of("LAYOUT_INFO", "c03", "c05", "c07"), f"{SET}/c04", f"{FINALIZE}/c07")  # fmt: skip
+       *of("LAYOUT_INFO", "c01", "c03", "c05", "c07"), f"{SET}/c04", f"{FINALIZE}/c07")  # fmt: skip
 @pytest.mark.parametrize(
     "section, clause", [("INTERMEDIATE_INFO", "c13"), ("KNOB_INFO", "c13"), ("LAYOUT_INFO", "c07")]
 )

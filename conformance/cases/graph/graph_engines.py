@@ -246,16 +246,29 @@ COUNTS = {
 
 @shows(*of("ENGINEHEUR", "c01", "c02", "c07"), *of("OPERATIONGRAPH", "c07"))
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_how_many_engines_execute_it(cudnn, handle, plans, graph):
-    """The heuristics list each engine once, as the documented tables say; implicit GEMM is not the slowest of many."""
+def test_how_many_engines_execute_it(cudnn, handle, plans, monkeypatch, graph):
+    """The heuristics list each engine once, as the documented tables say, and in the order of the backend's
+    estimates; implicit GEMM is not the slowest of many."""
     made = plans.graph(*GRAPHS[graph])
     assert plans.count(made) == len(ENGINES)
-    ranked = plans.heuristics(made)
-    count = cudnn.cudnnBackendGetAttribute(ranked, Name.CUDNN_ATTR_ENGINEHEUR_RESULTS, DESCRIPTOR, 0).elementCount
-    configs = plans.get(ranked, HEURISTICS, "RESULTS", DESCRIPTOR, count)
-    indices = [
-        plans.get(plans.get(c, CONFIG, "ENGINE", DESCRIPTOR)[0], ENGINE, "GLOBAL_INDEX", INT64)[0] for c in configs
-    ]
+
+    def listed():
+        found = plans.heuristics(made)
+        count = cudnn.cudnnBackendGetAttribute(found, Name.CUDNN_ATTR_ENGINEHEUR_RESULTS, DESCRIPTOR, 0).elementCount
+        engines = [
+            plans.get(c, CONFIG, "ENGINE", DESCRIPTOR)[0]
+            for c in plans.get(found, HEURISTICS, "RESULTS", DESCRIPTOR, count)
+        ]
+        return [plans.get(engine, ENGINE, "GLOBAL_INDEX", INT64)[0] for engine in engines]
+
+    indices, estimated = listed(), handle.backend.preferred_algorithms
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            handle.backend,
+            "preferred_algorithms",
+            lambda alike: tuple(sorted(estimated(alike), key=lambda o: -o.engine)),
+        )
+        assert listed() == sorted(indices, reverse=True)
     assert sorted(indices) == ABLE[graph] and len(indices) == COUNTS[graph]
     assert len(indices) < 4 or handle.backend.name == "reference" or indices[-1] != 1
 
@@ -288,7 +301,7 @@ def knob_infos(cudnn, plans, engine):
     ]
 
 
-@shows(*of("ENGINE", "c09"), *of("LAYOUT_INFO", "c01", "c06"), "cudnnBackendLayoutType_t/c01")
+@shows(*of("ENGINE", "c13"), *of("LAYOUT_INFO", "c01", "c03", "c05", "c06"), "cudnnBackendLayoutType_t/c01")
 @pytest.mark.parametrize("graph", ["forward", "forward half", "data", "filter half", "layer half", "fused"])
 def test_preferred_layouts(cudnn, plans, graph):
     """Each stored tensor prefers NHWC on tensor cores, and NCHW elsewhere."""
@@ -354,7 +367,7 @@ def test_types_of_what_is_read(cudnn, handle, plans, refuses, monkeypatch):
             refuses(BAD_PARAM, "cudnnBackendGetAttribute/c07", cudnn.cudnnBackendGetAttribute, made, name, other, 1)
 
 
-@shows("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c08", "CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR/c01 c03-c05 c07 c09 c11", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c11", "cudnnBackendFinalize/c06")  # fmt: skip
+@shows("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c02 c08 c09", "CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR/c01 c03-c12", "cudnnBackendKnobType_t/c02", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c11", "cudnnBackendFinalize/c06")  # fmt: skip
 @pytest.mark.parametrize("solvers", [0, 1, 2, 7])
 def test_the_knob_has_a_value_for_each_solver(cudnn, handle, plans, unfinished, monkeypatch, solvers):
     """A knob exists where a backend has several solvers; its additional value leaves the choice to the engine."""

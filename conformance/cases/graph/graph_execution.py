@@ -46,7 +46,7 @@ TWO = (pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, BETWEEN), pointwise(Mode.CUDN
 
 
 @shows(*of("OPERATIONGRAPH", "c02", "c03", "c05", "c07", "c08", "c17"), "cudnnBackendSetAttribute/c04")
-def test_attributes_of_graphs(cudnn, handle, plans, cannot_set):
+def test_attributes_of_graphs(subject, cudnn, handle, plans, cannot_set):
     made = plans.graph(*TWO)
     assert plans.get(made, GRAPH, "HANDLE", HANDLE) == (handle,)
     ops = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 2)
@@ -55,6 +55,9 @@ def test_attributes_of_graphs(cudnn, handle, plans, cannot_set):
     assert [plans.get(y, kind_of(X), "UNIQUE_ID", INT64) for y in outputs] == [(BETWEEN.uid,), (Y.uid,)]
     assert plans.count(made) > 0
     cannot_set(GRAPH, "ENGINE_GLOBAL_COUNT", INT64, 1)
+    if subject.ours:
+        cannot_set(GRAPH, "HANDLE", INT64, 1, clause="cudnnBackendSetAttribute/c05")
+        cannot_set(GRAPH, "HANDLE", HANDLE, handle, handle, clause="cudnnBackendSetAttribute/c06")
 
 
 @shows(*of("OPERATIONGRAPH", "c09", "c10", "c11"))
@@ -323,7 +326,7 @@ def test_plans(handle, plans, cannot_set):
     cannot_set(PLAN, "WORKSPACE_SIZE", INT64, 0)
 
 
-@shows("CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c02-c04 c10 c11", "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07")  # fmt: skip
+@shows("CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c01-c04 c10 c11", "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07")  # fmt: skip
 def test_intermediates_of_plans(plans, unfinished, cannot_set):
     """Engines have no intermediates: a plan may set an empty list of them, but no other."""
     clause = of("EXECUTION_PLAN", "c04")[0]
@@ -388,11 +391,12 @@ def test_descriptors_that_cannot_be_executed(subject, cudnn, plans, ready, refus
         refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnBackendExecute, other, plan, pack)
 
 
-@shows(f"{EXECUTE}/c04 c05 c07")
-def test_memory_that_cannot_be_used(subject, handle, plans, ready, refuses):
+@shows(f"{EXECUTE}/c02 c04 c05 c07")
+def test_memory_that_cannot_be_used(subject, handle, plans, ready, refuses, monkeypatch):
     """Unsuitable memory is refused, and nothing is written.
 
     Tensors are missing or superfluous, memory is NULL, too small, shared or at odd addresses, or workspaces are wrong.
+    Our backends are also made to ask for more bytes of workspace than they use.
     """
     plan, pointers, workspace, size = ready
     x, y = pointers[X.uid], pointers[Y.uid]
@@ -413,6 +417,13 @@ def test_memory_that_cannot_be_used(subject, handle, plans, ready, refuses):
         wrong += [(pointers, None, f"{EXECUTE}/c05"), (pointers, workspace.slice(0, size - 1), f"{EXECUTE}/c05")]
     for given, space, clause in wrong:
         refuses(BAD_PARAM, clause, plans.execute, plan, plans.pack(given, space), unchanged=(x, y))
+    if subject.ours:
+        needs = handle.backend.workspace_bytes
+        with monkeypatch.context() as patched:
+            patched.setattr(handle.backend, "workspace_bytes", lambda operation: needs(operation) + 256)
+            plan = plans.plan(*TWO)
+        for space in (None, handle.allocate(size + 255)):
+            refuses(BAD_PARAM, f"{EXECUTE}/c05", plans.execute, plan, plans.pack(pointers, space), unchanged=(x, y))
 
 
 @shows(f"{EXECUTE}/c01")
