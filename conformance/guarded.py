@@ -61,23 +61,26 @@ def run_guarded(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
         raise LibraryUnusable(f"{names} {ending(status)} before the command had come to its end")
     if told[1]:
         raise LibraryUnusable(f"{names} closed the standard output or error of the command")
+    if told[2]:
+        raise LibraryUnusable(f"the process that loaded {names} could not write its output: {os.strerror(told[2])}")
     return told[0]
 
 
 def _run_and_tell(run: Callable[[], int], writing: int) -> None:
     """Run the command, report its exit status, and end this process, whatever a library would still do at exit."""
-    status, before = 2, [(number, os.fstat(number)) for number in (1, 2)]
+    status, unwritten, before = 2, 0, [(number, os.fstat(number)) for number in (1, 2)]
     try:
         status = run()
         with suppress(Exception):
             atexit._run_exitfuncs()
-        with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError as error:
+        unwritten = 0 if isinstance(error, BrokenPipeError) else error.errno or 0
     finally:
         closed = not all(same_file(number, status) for number, status in before)
         with suppress(OSError):
-            os.write(writing, bytes([status, closed]))
+            os.write(writing, bytes([status, closed, unwritten]))
         os._exit(status)
 
 

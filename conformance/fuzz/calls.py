@@ -27,7 +27,7 @@ from .drawn_calls import MAX_SECONDS, STRIDE
 
 SEQUENCE = 5000  # calls of one sequence
 GROWTH = 64  # MiB by which a process may grow after a fifth of its calls
-PROGRAM = (sys.executable, "-m", "dualdnn.conformance.fuzz.drawn_calls")
+PROGRAM = (sys.executable, "-P", "-m", "dualdnn.conformance.fuzz.drawn_calls")
 # Each way has variables of the environment. The first one answers by Python alone, and the others must answer alike.
 WAYS = {
     "python": {"DUALDNN_MEMO": "0"},

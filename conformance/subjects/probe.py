@@ -97,7 +97,7 @@ def probed(name: str, seconds: float) -> ProbedSubject:
     with tempfile.TemporaryDirectory(prefix="dualdnn-probe-") as folder:
         told = Path(folder, "told")
         told.touch()
-        command = [sys.executable, "-m", __name__, name, str(told)]
+        command = [sys.executable, "-P", "-m", __name__, name, str(told)]
         # The standard error is a file: a process that the library leaves running would keep a pipe open.
         with Path(folder, "said").open("w+b") as file:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)

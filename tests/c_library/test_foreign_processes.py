@@ -231,7 +231,11 @@ def test_no_result_is_missed_of_a_case_that_takes_long(library, tmp_path, monkey
     ("conformance", "cudnnDestroy", "stop", "took longer than 2 seconds while cudnnDestroy was called"),
     ("conformance", "destructor", "trap", "ended the process by signal 11 (SIGSEGV) while the process came to its end"),
 ])  # fmt: skip
-def test_a_library_that_cannot_be_asked_is_one_sentence(library, tmp_path, capfd, where, deed, said, command):
+def test_a_library_that_cannot_be_asked_is_one_sentence(
+    library, tmp_path, capfd, monkeypatch, where, deed, said, command
+):
+    (tmp_path / "locale.py").write_text("raise SystemExit(3)")  # Files of the working directory are no modules.
+    monkeypatch.chdir(tmp_path)
     path = library(handles=True, **{where: deed})
     limit = ["--case-seconds", LIMIT] if "longer" in said else []
     option = {"conformance": [*limit, "--subject"], "bench": ["--vendor"]}[command]
@@ -304,6 +308,7 @@ def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
 @pytest.mark.parametrize("deed, said", [
     ("exit", "ended the process with exit status 0 before the command had come to its end"),
     ("close", "closed the standard output or error of the command"),
+    ("limit", "could not write its output: File too large"),
     ("hang", "did not return within 2 seconds, and its process was ended"),
 ])  # fmt: skip
 def test_an_operation_on_a_library_that_ends_the_process_is_one_sentence(library, deed, said, capfd):

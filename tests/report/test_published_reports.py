@@ -1,4 +1,4 @@
-"""Test that no published report lists an implemented function as missing."""
+"""Test that no published report lists an implemented function as missing, and that its files are small."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from dualdnn.api import cudnn, miopen
 from dualdnn.api.document import functions
 from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.conformance.report import read_json, to_html, to_json, to_junit
 
 REPORTS = Path(__file__).parents[2] / "reports"
 PUBLISHED = sorted(REPORTS.rglob("compliance.json.gz"))
@@ -55,6 +56,16 @@ def test_a_published_report_knows_every_function_of_the_tree(path):
     report = json.loads(gzip.decompress(path.read_bytes()))
     date = report["environment"].get("date")
     assert not lacking(report), f"{path.relative_to(REPORTS)} is of {date}: make it anew"
+
+
+@pytest.mark.long  # reads and writes a report of 5 MB
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: str(path.relative_to(REPORTS)))
+def test_a_whole_run_has_files_that_a_browser_and_ci_systems_take(path, tmp_path):
+    whole = tmp_path / "compliance.json"
+    whole.write_bytes(gzip.decompress(path.read_bytes()))
+    report = read_json(whole)
+    for made, limit in ((to_json, 6), (to_html, 3), (to_junit, 3)):  # MB
+        assert len(made(report)) < limit * 10**6, made.__name__
 
 
 def test_a_report_that_lacks_a_function_is_noticed():
