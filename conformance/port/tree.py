@@ -43,7 +43,7 @@ def _inside(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if not name.startswith(".") and not Path(base, name).is_symlink()]
         for name in names:
             path = Path(base, name)
-            if path.suffix in SUFFIXES and not path.is_symlink():
+            if path.suffix in SUFFIXES and path.is_file() and not path.is_symlink():  # A pipe would be waited for.
                 yield path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -411,6 +412,11 @@ def test_a_file_that_is_not_text_is_named_and_unchanged(tree, capsys, content, m
     assert command(tree / "src", "--in-place") == 2
     assert f"odd.c: not looked at: it {message}" in capsys.readouterr().err
     assert (tree / "src/odd.c").read_bytes() == content and b"miopen" in (tree / "src/a.cu").read_bytes()
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tree):
+    os.mkfifo(tree / "src/pipe.c")
+    assert command(tree / "src", "--in-place") != 2
 
 
 def test_a_read_only_target_stops_everything(tree, capsys):
