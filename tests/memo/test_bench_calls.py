@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,11 @@ def test_repeated_calls_do_not_ask_python(tmp_path: Path) -> None:
 
 
 def test_repeated_calls_from_python_enter_few_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repeated host-side call of Python runs one function, the call itself. A launch adds one, and one for each operand."""
+    """A repeated host-side call of Python runs one function, the call itself. A launch adds one, and one for each operand.
+    The call needs less than a kilobyte of memory, and keeps nothing of it."""
     monkeypatch.setattr(EmulatedFunction, "in_shape", lambda *_: lambda arguments: lambda stream: None)
     entered: dict[str, list[str]] = {}
+    memory: dict[str, list[int]] = {}  # bytes that a call has kept, and its peak
 
     def count(name: str, call: Any, arguments: tuple[Any, ...], _first: float) -> None:
         for _ in range(2):
@@ -58,6 +61,14 @@ def test_repeated_calls_from_python_enter_few_functions(monkeypatch: pytest.Monk
             call(*arguments)
         finally:
             sys.setprofile(None)
+        tracemalloc.start()
+        for _ in range(4):  # The interpreter allocates in the first rounds.
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            call(*arguments)
+            kept, peak = tracemalloc.get_traced_memory()
+        memory[name] = [kept - before, peak - before]
+        tracemalloc.stop()
 
     handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
     assert run_samples(lambda: (Watched(cudnn, count), handle), "") == []
@@ -68,6 +79,7 @@ def test_repeated_calls_from_python_enter_few_functions(monkeypatch: pytest.Monk
     ]
     assert len(counted) > 50
     for name in counted:
+        assert memory[name][0] == 0 and memory[name][1] < 1000, (name, memory[name])
         is_queried = any(p.base_type in QUERIED for p in functions()[name].arguments)
         device = [p for p in functions()[name].arguments if p.memory == "device"]
         assert len(entered[name]) <= (2 + len(device) if computing_of(name) else 4 if is_queried else 1), (
