@@ -35,10 +35,10 @@ conformance: $(BIN)/.ready ## judge both backends, write conformance-report-stan
 	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --tier $(TIER)
 
 abi-conformance: export DUALDNN_MEMO = check
-abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any library is; its memo is held to what Python says; EVERY=10: a tenth of the cases
+abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any library is; its memo is held to what Python says; PART=3/10: a tenth of the cases
 	$(BIN)/dualdnn abi --out build/abi
-	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --every $(EVERY) --out abi-conformance-report
-	DUALDNN_BACKEND=accelerated DUALDNN_DEVICE=emulated DUALDNN_EMULATION_FOREIGN=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --every $(EVERY) --out abi-conformance-report/emulated
+	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --shard $(PART) --out abi-conformance-report
+	DUALDNN_BACKEND=accelerated DUALDNN_DEVICE=emulated DUALDNN_EMULATION_FOREIGN=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --shard $(PART) --out abi-conformance-report/emulated
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not long" tests/c_library/test_c_library.py tests/c_library/test_c_library_bad_input.py
 
 clients: $(BIN)/.ready ## CuPy's cuDNN module, unmodified, on the C library
@@ -67,7 +67,7 @@ SEED ?= $(shell date +%Y%m%d)
 fuzz: $(BIN)/.ready ## drawn operations on both backends, judged: SECONDS= how long, SEED= which
 	$(BIN)/dualdnn fuzz --jobs $(JOBS) --seconds $(SECONDS) --seed $(SEED)
 
-# 3/20: the third of twenty parts of the clauses; a CI takes another part each day
+# 3/20: the third of twenty parts; a CI takes another part each day
 PART ?= 1/1
 prove-clauses: $(BIN)/.ready ## the cases of each clause under breaks of it; PART=3/20: of a twentieth of the clauses
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove-clauses $(PART) --out prove-clauses-report
