@@ -101,7 +101,8 @@ class _Documented:
             raise TypeError(f"{self.name} is declared with {declared}, the document has {documented}")
         self.body = body
         self.invalid = invalid
-        self.fresh = frozenset(fresh)
+        may_be_new = [p.name for p in self.parameters if p.direction != "in" or self.name.startswith("cudnnDestroy")]
+        self.fresh = frozenset([*fresh, *may_be_new])
         self.unchecked = frozenset(unchecked)
         self.optional = frozenset(optional)
         self.checks = [(parameter, *self._checks_of(parameter)) for parameter in self.parameters]
@@ -186,8 +187,7 @@ class _Documented:
             raise self.refuse(parameter.name, f"is a {type(value).__name__}, not a {wanted.type_name}")
         if not value.alive:
             raise self.refuse(parameter.name, "was destroyed")
-        used = parameter.direction == "in" and parameter.name not in self.fresh
-        if value.spec is None and used and not self.name.startswith("cudnnDestroy"):
+        if value.spec is None and parameter.name not in self.fresh:
             raise self.refuse(parameter.name, "has not been initialised")
         return value
 
@@ -287,8 +287,11 @@ def documented(
             try:
                 if not has_handle or not isinstance(handle := arguments[0], Handle):
                     return body(*checks.check(arguments))
-                with releases.acting(handle.release) if releases.in_use else handle.lock, handle.lock:
-                    return body(*checks.check(arguments))
+                with handle.lock:
+                    if not releases.in_use:
+                        return body(*checks.check(arguments))
+                    with releases.acting(handle.release):
+                        return body(*checks.check(arguments))
             except Exception:
                 with checks.errors("cudnnStatus_t/c08"):
                     raise
