@@ -44,7 +44,7 @@ class Border:
         self.buffer, self.functions = ffi.buffer, [*face.functions.values()]
         self.entries: dict[int, tuple[Callable[[Any], tuple[Any, ...]], int, Entry]] = {}
         self.shown = os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
-        self.strings: dict[int, Any] = {}  # C keeps pointers to these strings.
+        self.strings: dict[str, Any] = {}  # C keeps pointers to these strings.
         self.reported: set[str] = set()
         self.instead: dict[str, Callable[..., Any]] = {
             "cudnnCreate": create_handle,
@@ -156,10 +156,10 @@ class Border:
         names = self.face.names_of_statuses()
 
         def error_string(c: tuple[Any, ...]) -> int:
-            if c[0] not in self.strings:
-                text = names.get(c[0], f"CUDNN_UNKNOWN_STATUS {c[0]}")
-                self.strings[c[0]] = create_string_buffer(text.encode())
-            return addressof(self.strings[c[0]])
+            text = names.get(c[0], "CUDNN_UNKNOWN_STATUS")
+            return addressof(
+                self.strings.get(text) or self.strings.setdefault(text, create_string_buffer(text.encode()))
+            )
 
         return error_string
 
