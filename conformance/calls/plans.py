@@ -26,6 +26,7 @@ class Plans(Builder):
     def __init__(self, cudnn: Any, handle: Any) -> None:
         super().__init__(cudnn)
         self.handle = handle
+        self.memory: list[Any] = []  # memory of the packs, of which other libraries know only the addresses
 
     def graph(self, *nodes: Any) -> Any:
         """Return a graph of these nodes, in this order."""
@@ -82,6 +83,7 @@ class Plans(Builder):
 
     def pack(self, pointers: Mapping[int, Any], workspace: Any = None) -> Any:
         """Return the variant pack of a workspace and of memory by the ids of tensors."""
+        self.memory += [*pointers.values(), workspace]
         given = {"UNIQUE_IDS": (INT64, list(pointers)), "DATA_POINTERS": (POINTER, list(pointers.values()))}
         return self.finalized(PACK, {**given, "WORKSPACE": (POINTER, (workspace,))})
 
