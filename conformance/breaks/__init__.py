@@ -28,6 +28,7 @@ HOWS: Mapping[str, Call] = {
     "filled": operands.filled,
     "pointed": packs.pointed,
     "taken": packs.taken,
+    "late": packs.late,
     "refused": answers.refused,
     "refused again": answers.refused_again,
     "NULL refused": answers.null_refused,

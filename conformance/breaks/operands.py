@@ -10,6 +10,7 @@ import copy
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -26,6 +27,7 @@ from .rules import Break
 from .values import FIELDS, neighbours, of_field, others, substituted
 
 TRIED = 4  # other values of an argument to try until a call accepts one
+DIMENSION = re.compile(r"dimension (\d)")  # kind of a break of one dimension alone
 WIDTH = "width"  # kind of a break of the second dimension alone
 BIASES = "biases"  # kind of a break of the flag of projection biases alone, which is this bit of an attention's mode:
 BIASES_BIT = 2
@@ -270,6 +272,11 @@ def _others(value: Any, kind: str) -> Iterator[Any]:
         yield value ^ BIASES_BIT
     elif kind == WHOLE:
         yield 1.0
+    elif found := DIMENSION.fullmatch(kind):
+        dims = tuple(size + (at == int(found[1])) for at, size in enumerate(value.spec.dims))
+        packed = isinstance(value.spec, TensorSpec)
+        made = TensorSpec.packed(value.spec.data_type, dims) if packed else replace(value.spec, dims=dims)
+        yield with_spec(value, made)
     elif kind == ORDER:
         yield value[::-1]
     elif isinstance(value, Descriptor) and value.spec is not None:

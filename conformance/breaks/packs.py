@@ -24,6 +24,7 @@ from .operands import placed, with_handle, with_spec
 from .rules import Break
 from .values import others
 
+SETTER = "cudnnSetFusedOpsConstParamPackAttribute"
 TRIED = 40  # descriptors to try in place of NULL until a plan takes one
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
 
@@ -60,6 +61,18 @@ def taken(border: Border, broken: Break, name: str, function: Call, values: list
             result = function(*values[:at], pack, *values[at + 1 :])
             border.applied = True
             return result
+    return function(*values)
+
+
+def late(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Copy the descriptor of a label into a pack when the pack is next used, not when the label is set."""
+    pack = next((value for value in values if isinstance(value, FusedOpsConstParamPack)), None)
+    if name == SETTER and hasattr(values[-1], "spec"):
+        border.first[f"{id(pack)} {int(values[1])}"] = values[1], values[-1]
+    elif name != SETTER and pack is not None:
+        for key, (label, param) in border.first.items():
+            if key.startswith(f"{id(pack)} ") and param.spec not in (None, pack.spec.get(label)):
+                pack.spec, border.applied = pack.spec.changed(label, param.spec), True
     return function(*values)
 
 

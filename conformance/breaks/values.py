@@ -17,6 +17,7 @@ FIELDS = {
     "shape": ("dims", "pad_before", "pad_after", "hidden", "layers"),
     "dtype": ("data_type", "compute_type", "precision"),
     "support": ("data_type", "compute_type", "precision", "strides"),
+    "": ("record",),  # what a descriptor of the backend describes; other records have no such field
 }
 
 

@@ -338,8 +338,11 @@ def _of_elements(clause: Any) -> Iterator[Declared]:
                 "how": "accepted", "function": SETTER, "point": said, "only": (clause.function, label[1]), "matter": what,
                 "clause": "",
             }  # fmt: skip
-    if "holds" in label[0]:  # What the descriptor is for shows in a run.
+    if "holds" in label[0]:  # What the descriptor is for shows in a run, and so does another one of its kind.
         yield {"how": "element", "function": "cudnnBackendExecute", "only": node_of(clause), "matter": "use"}
+        yield {
+            "how": "argument", "function": SETTER, "point": "arrayOfElements", "only": (clause.function, label[1]), "matter": "descriptor",
+        }  # fmt: skip
 
 
 def of_row(clause: Any, algorithms: tuple[str, ...]) -> Iterator[Declared]:
