@@ -115,11 +115,12 @@ def test_wrong_arguments_of_data(subject, caller, refuses):
 
 @shows(f"{DATA}/c38")
 def test_hidden_states_without_projection(caller, refuses):
-    _, operation, _ = training(network())
-    call = Called(caller, sized(caller, operation))
-    call()
-    for spec in wrong_states(operation.network, 7):
-        refuses(BAD_PARAM, f"{DATA}/c53", call, hDesc=caller.tensor(spec))
+    for cell in (rnn.LSTM, rnn.GRU):
+        _, operation, _ = training(network(cell))
+        call = Called(caller, sized(caller, operation))
+        call()
+        for spec in wrong_states(operation.network, 7):
+            refuses(BAD_PARAM, f"{DATA}/c53", call, hDesc=caller.tensor(spec))
 
 
 @shows(f"{WEIGHTS}/c06 c07 c14 c22-c25")

@@ -242,12 +242,13 @@ def test_arithmetic_in_another_type(prepared, kind, other):
 @shows(f"{EX[0]}/c13", f"{EX[1]}/c14", f"{EX[2]}/c16")
 @pytest.mark.parametrize("name", CLAUSES)
 def test_wrong_states_of_a_gated_unit(prepared, name):
-    """A gated unit has no cell states, and its hidden states must still have their shape."""
+    """Without projection hidden states have the hidden size. A gated unit has no cell states."""
     _, _, shape, *_ = CLAUSES[name]
-    call = prepared(name, case_of(name, cell=rnn.GRU))
-    for parameter in (p for p in call.good if p in ("hxDesc", "hyDesc", "dhxDesc", "dhyDesc")):
-        wrong = call.caller.tensor(TensorSpec.packed(FLOAT, (4, 3, call.operation.network.hidden + 1)))
-        call.refused(BAD_PARAM, shape, **{parameter: wrong})
+    for cell in (rnn.LSTM, rnn.GRU):
+        call = prepared(name, case_of(name, cell=cell))
+        for parameter in (p for p in call.good if p in ("hxDesc", "hyDesc", "dhxDesc", "dhyDesc")):
+            wrong = call.caller.tensor(TensorSpec.packed(FLOAT, (4, 3, call.operation.network.hidden + 1)))
+            call.refused(BAD_PARAM, shape, **{parameter: wrong})
     cells = [p for p in ("cx", "cy", "dcx", "dcy") if p in call.good]
     small = call.good["hx"].slice(0, 4) if call.good.get("hx") else None
     described = {f"{p}Desc": call.caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))) for p in cells}
