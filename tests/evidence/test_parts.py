@@ -58,7 +58,7 @@ LAYOUT = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
         ("cudnnGetRNNParamsSize/c02", ("rnnDesc", "xDesc")),
         ("cudnnRNNBackwardWeightsEx/c16", ("workSpace", "reserveSpace", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes")),
         ("cudnnRNNForwardTraining/c26", ("wDesc", "contents")),
-        ("cudnnGetNormalizationBackwardWorkspaceSize/c10", ("mode",)),
+        ("cudnnGetNormalizationBackwardWorkspaceSize/c10", ("normMeanVarDesc", "mode")),
         ("cudnnFilterDescriptor_t/c02", ("cudnnSetFilter4dDescriptor", "cudnnSetFilterNdDescriptor", "demand")),
         (
             "usecase_9.3.1_operation_graph_grouped_convolution/c20",
