@@ -112,6 +112,26 @@ def threads_ordered(handle: Any, case: str) -> Iterator[None]:
 
 
 @contextmanager
+def races_reported(handle: Any) -> Iterator[None]:
+    """Report races of the emulated device's threads in this scope; other devices have no reports."""
+    backend = getattr(handle, "backend", None)
+    device = getattr(backend, "device", None)
+    if device is None or device.kind != "emulated":
+        yield
+        return
+    kept = dict(backend.plans)
+    backend.plans.clear()
+    handle.answers.clear()
+    try:
+        with device.reporting_races():
+            yield
+    finally:
+        handle.answers.clear()
+        backend.plans.clear()
+        backend.plans.update(kept)
+
+
+@contextmanager
 def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
     """Plan in this scope for a device with this number of SMs, at most a real GPU's."""
     device = getattr(getattr(handle, "backend", None), "device", None)

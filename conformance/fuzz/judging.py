@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ from ..calls.caller import function_of
 from ..differences.occurrences import what
 from ..domains.variations import MAX_BYTES
 from ..refusals.carried import NotCarried, fault, is_refusal, refusal
-from ..solvers import ALL, PREFERRED, Used, by_solvers, noted, threads_ordered, with_workspace
+from ..solvers import ALL, PREFERRED, Used, by_solvers, noted, races_reported, threads_ordered, with_workspace
 from ..subjects import NotRunnable, Subject
 from ..trial import Outgrown, Step, Trial, attempt_chain, prepare
 from . import held
 from .entries import Entry
 
+OF_RACES = 8  # The race reports of the emulated device are on for every eighth seed, because launches take longer.
 CONFIRMATIONS = 3  # extra seeds under which an output must be suspect; one seed alone may be chance for small outputs
 UNCALLED = ("too large", "without inputs", "another operation")  # changed operations that no subject is judged by
 UNTOLD = "not called"
@@ -130,7 +132,8 @@ class Judge:
                 self.unasked += not subject.cites_clauses
                 text = fault(caller, ready[0], drawn.refused) if subject.cites_clauses else ""
                 return finding("refusals", text) if text else None
-            with noted(used), threads_ordered(caller.handle, str(entry)):
+            watched = races_reported(caller.handle) if entry.seed % OF_RACES == OF_RACES - 1 else nullcontext()
+            with noted(used), threads_ordered(caller.handle, str(entry)), watched:
                 return by_first(caller.handle, steps, run, wanted, used)
         except Outgrown:  # A changed call needs more memory than the calls before it.
             return None

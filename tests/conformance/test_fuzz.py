@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.emulated.library import EmulatedLibrary
 from dualdnn.api.cudnn import softmax
 from dualdnn.conformance import corpus
 from dualdnn.conformance.command_line import main
@@ -280,3 +282,17 @@ def test_what_descriptors_hold_is_checked(monkeypatch, mistake):
     assert found and {finding.key.what for finding in found} == {"descriptors"}
     for finding in found:
         assert Judge([open_subject("reference")]).examine(parse_entry(str(finding.entry))).key == finding.key
+
+
+def test_races_are_reported_in_every_eighth_batch(monkeypatch):
+    """The kernels are others there, and the device has its own again behind them."""
+    seen, device = [], open_device("emulated")
+    launch = EmulatedLibrary.launch
+    monkeypatch.setattr(
+        EmulatedLibrary, "launch", lambda *arguments: seen.append(device.architecture) or launch(*arguments)
+    )
+    entry = parse_entry(LINE)
+    judge = Judge([open_subject("accelerated:emulated")])
+    for seed in (6, 7, 8):
+        assert judge.examine(replace(entry, seed=seed)) is None
+    assert seen == ["emulated", "emulated-races", "emulated"]

@@ -6,6 +6,8 @@ import ctypes
 import math
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +143,23 @@ class EmulatedDevice(Device):
         self.guard = _choice("DUALDNN_EMULATION_GUARD", GUARDS)
         self.takes_foreign = self.adopts_streams = _choice("DUALDNN_EMULATION_FOREIGN", ("0", "1")) == "1"
         self.architecture = RACES if _choice("DUALDNN_EMULATION_RACES", ("0", "1")) == "1" else "emulated"
+        self._of_races: Any = {}, {}, {}
         self.pool = GuardedPool()
         self.scratch = ExactScratch(self)
         self.default_stream: EmulatedStream = EmulatedStream(self, 0)
         self._streams = 0
+
+    @contextmanager
+    def reporting_races(self) -> Iterator[None]:
+        """Load kernels with race reports in this scope. Plans that were made outside of it have the others."""
+        had = self._modules, self._functions, self._refused
+        architecture, self.architecture = self.architecture, RACES
+        self._modules, self._functions, self._refused = self._of_races
+        try:
+            yield
+        finally:
+            self._modules, self._functions, self._refused = had
+            self.architecture = architecture
 
     def allocate(self, nbytes: int) -> GuardedMemory:
         check_range(1, nbytes)
