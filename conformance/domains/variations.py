@@ -39,7 +39,8 @@ def _changed(source: Source, operation: Any) -> Any:
     """Return the operation with another value of one field, or of all fields that are equal to it."""
     places = [*_places(operation, ())]
     tensors = [place for place in places if isinstance(place[1], TensorSpec)]
-    path, value = source.pick(tensors if tensors and source.chance(60) else places)
+    own = [place for place in places if len(place[0]) == 1 and place not in tensors]
+    path, value = source.pick(source.pick([group for group in (tensors, tensors, own, places) if group]))
     other = _other(source, value, operation)
     alike = [p for p, v in _places(operation, ()) if isinstance(v, TensorSpec) and v == value]
     for place in alike if alike and source.chance(40) else [path]:
@@ -73,9 +74,18 @@ def _other(source: Source, value: Any, operation: Operation) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return source.pick(
-            [n for n in (value + 1, value - 1, 2 * value, 0, 1, -value, -1, source.pick(LARGE)) if abs(n) < 2**31]
+        near = (
+            value + 1,
+            value - 1,
+            2 * value,
+            0,
+            1,
+            -value,
+            -1,
+            source.pick(LARGE),
+            *[source.pick(_numbers(operation)) for _ in range(2)],
         )
+        return source.pick([number for number in near if abs(number) < 2**31])
     if isinstance(value, float):
         return source.pick((0.0, 1.0, -1.0, 2 * value, 0.25))
     if isinstance(value, tuple) and value:
@@ -89,9 +99,16 @@ def _other(source: Source, value: Any, operation: Operation) -> Any:
     return value
 
 
+def _numbers(operation: Operation) -> list[int]:
+    """Return the whole numbers of an operation: sizes and strides, at which the range of another number may end."""
+    values = [value for _, value in _places(operation, ())]
+    listed = [v.dims if isinstance(v, TensorSpec) else v if isinstance(v, tuple) else (v,) for v in values]
+    return [one for each in listed for one in each if type(one) is int] or [1]
+
+
 def _tensor(source: Source, spec: TensorSpec, others: list[TensorSpec]) -> TensorSpec:
     """Return a tensor with another extent, other strides, another type or rank, or one of the others."""
-    kind = source.pick(("extent", "extent", "layout", "layout", "close", "far", "type", "rank", "like"))
+    kind = source.pick(("extent", "extent", "layout", "layout", "close", "close", "far", "type", "rank", "like"))
     if kind == "like" and others:
         return source.pick(others)
     dims, order = spec.dims, NHWC if spec.strides[1] == 1 and spec.dims[1] > 1 else NCHW
@@ -115,7 +132,10 @@ def _tensor(source: Source, spec: TensorSpec, others: list[TensorSpec]) -> Tenso
     if kind == "far":
         return replace(spec, strides=(*spec.strides[:at], source.pick(LARGE), *spec.strides[at + 1 :]))
     if kind == "close":  # Elements of two rows are in one place, or just not.
-        other = source.integer(0, len(dims) - 1)
-        step = max(1, spec.strides[other] * (dims[other] - 1) + source.pick((0, 0, 1, -1)))
+        inner = sorted((step, d) for d, step in enumerate(spec.strides) if dims[d] > 1)
+        need(len(inner) > 1)
+        first = source.integer(0, len(inner) - 2)
+        (step, other), (_, at) = inner[first : first + 2]
+        step = max(1, step * (dims[other] - 1) + source.pick((0, 0, 1, -1)))
         return replace(spec, strides=(*spec.strides[:at], step, *spec.strides[at + 1 :]))
     return TensorSpec.packed(spec.data_type, dims, order)

@@ -24,7 +24,7 @@ from .judging import Finding, Judge, Key
 
 BATCH = 50  # examples of a family at a time
 REFUSED = 15  # percent of the operations that get a change for which the call must be refused
-VARIED = 25  # percent of the operations that get any change
+VARIED = 35  # percent of the operations that get any change
 SHRINKING = 500  # operations that the search for a simpler one may try
 LOST = "ended its device"
 
