@@ -114,7 +114,7 @@ def threads_ordered(handle: Any, case: str) -> Iterator[None]:
 @contextmanager
 def races_reported(handle: Any) -> Iterator[None]:
     """Report races of the emulated device's threads in this scope; other devices have no reports."""
-    backend = getattr(handle, "backend", None)
+    backend: Any = getattr(handle, "backend", None)
     device = getattr(backend, "device", None)
     if device is None or device.kind != "emulated":
         yield

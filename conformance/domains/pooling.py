@@ -15,7 +15,6 @@ from .pieces import Drawn, Source, fitted, need
 OPERATIONS = (PoolingForward, PoolingBackward)
 USUAL = ((2, 2, 0), (3, 2, 0), (3, 2, 1), (7, 7, 0), (3, 1, 1))  # Each is (window, stride, padding).
 PLAIN = tuple(kind for kind in FORWARD_TYPES if TensorSpec.packed(kind, (1, 32)).vector_length == 1)
-KINDS_OF_POOLING = (cudnnPoolingMode_t, cudnnNanPropagation_t)
 KINDS = ("normal", "ties", "wide")
 GLOBAL_ROWS = 40  # percent of the inputs of global windows whose rows have gaps, which vectors may read
 SPECIAL = ("special", "ties_and_nan")
@@ -56,7 +55,8 @@ def identity(source: Source) -> Drawn:
     """Draw a pooling in place, which has windows of one element."""
     rank, data_type = source.pick((2, 3)), source.pick(PLAIN)
     spec, one = source.tensor(data_type, source.dims(rank + 2)), (1,) * rank
-    pooling = PoolingSpec(*(source.pick(tuple(kind)) for kind in KINDS_OF_POOLING), one, (0,) * rank, one)
+    mode, nan = source.pick(tuple(cudnnPoolingMode_t)), source.pick(tuple(cudnnNanPropagation_t))
+    pooling = PoolingSpec(mode, nan, one, (0,) * rank, one)
     operation = PoolingForward(pooling, *source.blend(), spec, spec)
     return Drawn((operation,), source.inputs(KINDS, SPECIAL), aliases=(("y", "x"),))
 

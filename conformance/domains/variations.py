@@ -115,7 +115,6 @@ def _tensor(source: Source, spec: TensorSpec, others: list[TensorSpec]) -> Tenso
     at = source.integer(0, len(dims) - 1)
     if kind == "type":
         other = source.pick(tuple(cudnnDataType_t))
-        need(vector_length(other) == 1 or dims[1] % vector_length(other) == 0)
         if vector_length(other) > 1:
             return TensorSpec.packed(other, dims, NCHW_VECT_C)
         return replace(spec, data_type=other) if spec.vector_length == 1 else TensorSpec.packed(other, dims)
@@ -125,7 +124,6 @@ def _tensor(source: Source, spec: TensorSpec, others: list[TensorSpec]) -> Tenso
         extent = source.pick((dims[at] + 1, dims[at] - 1, 2 * dims[at], 1))
         dims = (*dims[:at], extent, *dims[at + 1 :])
     if spec.vector_length > 1:
-        need(dims[1] % spec.vector_length == 0)
         return TensorSpec.packed(spec.data_type, dims, NCHW_VECT_C)
     if kind == "layout":
         return replace(spec, strides=source.layout(dims))
@@ -135,7 +133,7 @@ def _tensor(source: Source, spec: TensorSpec, others: list[TensorSpec]) -> Tenso
         inner = sorted((step, d) for d, step in enumerate(spec.strides) if dims[d] > 1)
         need(len(inner) > 1)
         first = source.integer(0, len(inner) - 2)
-        (step, other), (_, at) = inner[first : first + 2]
-        step = max(1, step * (dims[other] - 1) + source.pick((0, 0, 1, -1)))
+        (step, near), (_, at) = inner[first : first + 2]
+        step = max(1, step * (dims[near] - 1) + source.pick((0, 0, 1, -1)))
         return replace(spec, strides=(*spec.strides[:at], step, *spec.strides[at + 1 :]))
     return TensorSpec.packed(spec.data_type, dims, order)

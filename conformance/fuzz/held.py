@@ -247,9 +247,9 @@ def _size(caller: Caller, descriptor: Any, spec: Any) -> str:
 
 def _outputs(caller: Caller, operation: Any) -> str:
     """Return a text if the queries of output dimensions do not give 1 + (input + 2 * padding - window) / stride."""
-    names, spec = ("x", "dx"), getattr(operation, "pooling", None) or getattr(operation, "convolution", None)
-    x = next((found for n in names if isinstance(found := getattr(operation, n, None), TensorSpec)), None)
-    w = next((found for n in ("w", "dw") if isinstance(found := getattr(operation, n, None), FilterSpec)), None)
+    spec: Any = getattr(operation, "pooling", None) or getattr(operation, "convolution", None)
+    x: Any = next((f for n in ("x", "dx") if isinstance(f := getattr(operation, n, None), TensorSpec)), None)
+    w: Any = next((f for n in ("w", "dw") if isinstance(f := getattr(operation, n, None), FilterSpec)), None)
     pools = isinstance(spec, PoolingSpec)
     if x is None or not (pools or (isinstance(spec, ConvolutionSpec) and w)):
         return ""

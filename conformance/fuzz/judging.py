@@ -174,10 +174,10 @@ def answered(caller: Caller, entry: Entry) -> tuple[str, str]:
     except held.WRONG:
         return "without inputs", ""
     try:
-        error, text = refusal(caller, operation, dict(entry.drawn.aliases), entry.drawn.inputs)
+        refused, text = refusal(caller, operation, dict(entry.drawn.aliases), entry.drawn.inputs)
     except NotCarried:
         return "another operation", ""
-    return f"{error.status.name} [{error.clause}]" if error else "", text
+    return f"{refused.status.name} [{refused.clause}]" if refused else "", text
 
 
 def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Used) -> Finding | None:

@@ -133,7 +133,12 @@ def refusal(
     buffers = {operand: caller.handle.to_device(memory[operand]) for operand in memory if operand not in aliases}
     asked, prepared = list[Operation](), caller.handle.backend.prepare
     caller.handle.answers.clear()
-    caller.handle.backend.prepare = lambda one: asked.append(one) or prepared(one)
+
+    def prepare_noted(one: Operation) -> Any:
+        asked.append(one)
+        return prepared(one)
+
+    caller.handle.backend.prepare = prepare_noted
     try:
         caller(operation, {operand: buffers[aliases.get(operand, operand)] for operand in memory})
     except CudnnError as error:
