@@ -12,15 +12,9 @@ from dualdnn.api.operations import (
     ScaleBiasAddActivationGenBitmask,
 )
 
-from ..convolution.implicit_gemm.statistics import FINISHING
 from ..solver import Problem, serve
 from .bias_activation import BiasActivation
-from .convolution import (
-    ConvolutionFactors,
-    ConvolutionSequence,
-    ConvolutionStatistics,
-    FusedConvolution,
-)
+from .convolution import ConvolutionSequence, FusedConvolution
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
 from .scale_bias import ScaleBiasSolver
@@ -30,12 +24,7 @@ serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
 serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
 serve(
     FusedConvolution,
-    (
-        BiasActivation(),
-        *map(ConvolutionStatistics, FINISHING),
-        *map(ConvolutionFactors, FINISHING),
-        ConvolutionSequence(),
-    ),
+    (BiasActivation(), ConvolutionSequence()),
     ScaleBiasActivationConvBnstats,
     ScaleBiasActivationWgrad,
     ConvScaleBiasAddActivation,

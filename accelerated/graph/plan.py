@@ -8,12 +8,12 @@ from math import prod
 from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import ConvolutionNode, GenStatsNode, GraphTensor, Node
 
-from ..plans import Launch, PlacedPlan, Plan, plan, with_alignment, workspace_aligned
+from ..plans import Launch, PlacedPlan, Plan, estimated_seconds, plan, with_alignment, workspace_aligned
 from ..reproducible import NO_SUMS, OVER_BATCH, Order
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve, summation_order
 from .chain import chain_launch, summed_launches, sums_division
 from .convolution import SOURCE, convolution_launch
-from .division import Chain, Direct, Documented, Part, Statistics, documented_seconds, parts
+from .division import Chain, Direct, Documented, Part, Statistics, parts
 from .pointwise import operands
 from .problem import GraphProblem, SinglePlan
 from .statistics import Division, partial_sums, statistics_launches
@@ -169,7 +169,7 @@ def needed(problem: GraphProblem, found: Sequence[Part]) -> Iterator[tuple[str, 
 def part_seconds(problem: GraphProblem, part: Part) -> float:
     """Return the approximate seconds of a part."""
     if isinstance(part, Documented):
-        return documented_seconds(part, problem.device)
+        return estimated_seconds(part.operation, problem.device)
     moved, products = sum(tensor.spec.nbytes for tensor in in_memory(problem, part)), 0
     if isinstance(part, Direct):
         node: ConvolutionNode = part.node

@@ -7,7 +7,6 @@
 // Roofline bound: bytes, one read of x; 3 flops an element, and a division for each dimension that cannot be merged.
 #include "graph/statistics.cuh"
 #include "primitives/geometry.cuh"
-#include "primitives/stored_sums.cuh"
 
 // channels per block that adds segments; threads per channel
 constexpr int FINISH_LANES = 2, SEGMENTS = THREADS / FINISH_LANES;
@@ -94,8 +93,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics_finish(co
   __shared__ COMPUTE sums[THREADS], squares[THREADS];
   const int lane = threadIdx.x % FINISH_LANES, channel = blockIdx.x * FINISH_LANES + lane;
   COMPUTE sum[2] = {};
-  const int begin = channel < a.channels ? threadIdx.x / FINISH_LANES : a.segments;
-  add_stored<IN_FLIGHT>(a.partials + channel, static_cast<long long>(a.channels), begin, a.segments, SEGMENTS, sum);
+  const int first = channel < a.channels ? threadIdx.x / FINISH_LANES : a.segments;
+#pragma unroll 1
+  for (int begin = first; begin < a.segments; begin += IN_FLIGHT * SEGMENTS) {
+    COMPUTE found[IN_FLIGHT][2];
+#pragma unroll
+    for (int i = 0; i < 2 * IN_FLIGHT; i++) {
+      const int segment = begin + i / 2 * SEGMENTS;
+      found[i / 2][i % 2] = segment < a.segments ? a.partials[(2ll * segment + i % 2) * a.channels + channel] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * IN_FLIGHT; i++) sum[i % 2] += found[i / 2][i % 2];
+  }
   sums[threadIdx.x] = sum[0];
   squares[threadIdx.x] = sum[1];
   add_columns(sums, squares, FINISH_LANES);

@@ -84,11 +84,11 @@ CONSTANTS = {
 # These have few values for all shapes: operand orders, cells and tiles of recurrent networks, and elements per thread
 # of dropout and the spatial transformer. Others count groups, filters, channels and taps of a lane.
 VARIANTS = {
-    ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DIVIDED", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS", "JOINED",
+    ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DIVIDED", "DRAWS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS", "JOINED",
     "FUSED", "GROUPS", "IMAGES", "ITEMS",
     "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MAX_LANES", "M_TILES", "N_TILES", "OCTETS", "VECTOR_WIDTH", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "RANK", "REGISTER_PAIRS",
-    "STATISTICS", "TAPS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
+    "TAPS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
 }  # fmt: skip
 # Any shape may need these variants, even if no planned operation has them.
 CLOSED: dict[str, dict[str, Iterable[Any]]] = {
@@ -96,14 +96,8 @@ CLOSED: dict[str, dict[str, Iterable[Any]]] = {
     **{f"gemm/{name}.cu": {"A_MN_MAJOR": "01", "B_MN_MAJOR": "01"} for name in ("matrix", "matrix_fp32")},
     **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
 }
-# Any shape may need a module of such a source with one more definition, unless the module has one of the others that
-# stand beside it.
-FUSED = {"DIVIDED", "FACTORS", "FILTERS_MN_MAJOR", "JOINED", "MAPPED", "MERGED", "STATISTICS"}
-ADDED = {
-    "convolution/implicit_gemm/tma.cu": (
-        ("DIVIDED", {"FACTORS", "STATISTICS"}), ("FACTORS", FUSED), ("STATISTICS", FUSED),
-    )
-}  # fmt: skip
+# Any shape may need the modules of a source with one more definition.
+ADDED = {"convolution/implicit_gemm/tma.cu": "DIVIDED"}
 # These sources take longest and are compiled first, so that the last module does not keep all cores waiting.
 SLOW = (
     "convolution/implicit_gemm/fp32.cu",
@@ -161,9 +155,8 @@ def wanted_modules(device: Any) -> list[Module]:
 def closed(module: Module) -> Iterator[Module]:
     """Yield a module, and its variants by the definitions in CLOSED and ADDED."""
     source, definitions = module
-    for added, others in ADDED.get(source, ()):
-        if not others.intersection(name for name, _ in definitions):
-            yield source, tuple(sorted({*definitions, (added, "1")}))
+    if added := ADDED.get(source):
+        yield source, tuple(sorted({*definitions, (added, "1")}))
     free = CLOSED.get(source, {})
     for values in product(*free.values()):
         chosen = dict(zip(free, map(str, values), strict=True))

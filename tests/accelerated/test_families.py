@@ -37,7 +37,6 @@ BORROWED = {
         "transform",
     ): "operands in another layout than a solver reads are transposed first, by the walks of TransformTensor",
     ("convolution", "reduce_tensor"): "the gradient of a bias is a sum over images and positions",
-    ("fused_ops", "convolution"): "the statistics of a convolution's result are added up where it is stored",
 }
 
 SUFFIXES = (".py", ".cu", ".cuh", ".h")
@@ -161,4 +160,4 @@ def test_names_that_macros_make_are_whole():
     """Kernels that no case launches are found by name, so a name made by a macro must be read whole."""
     names = entry_points()
     assert not [name for name in names if name.endswith("_")]
-    assert {"convolution_implicit_gemm_tma_factors_128x64", "softmax_register_resident_forward_rows_4"} <= names
+    assert {"convolution_implicit_gemm_tma_nchw_128x128", "softmax_register_resident_forward_rows_4"} <= names

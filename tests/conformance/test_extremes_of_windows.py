@@ -52,7 +52,6 @@ REFUSED = {
     "convolution.filter_gradient_tf32_": {"padding"},
     "convolution.filter_gradient_tma_": {"padding"},
     "convolution.implicit_gemm_tma_": STEPS,
-    "fused_ops.convolution_": STEPS,
     # A table has the taps of every residue, and 32-bit offsets reach the columns that a thread reads ahead.
     "convolution.data_gradient_depthwise": FIELDS,
     # A large padding needs a stride of more residue classes than the solver launches.

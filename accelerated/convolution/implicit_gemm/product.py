@@ -45,11 +45,9 @@ class Product:
     sums. ``tensor_cores``: whether data type and math type allow them. ``words``: elements are words of four 8-bit
     channels. ``float_result``: the result of 8-bit data is float. ``reordered_filters``: all filters / 32 where the
     filter is reordered, else 0. ``filters_last``: w is [group][K][N], in 16-byte vectors of filters, instead of
-    [group][N][K]. ``walk``: the taps of w that TMA reads (data_gradient/residue_classes.py). ``statistics``: the
-    workspace gets the sums of the results and of their squares, by filter (statistics.py). ``factors``: operands with
-    an alpha and a beta for each filter, empty where a factor is 1; () where the factors are numbers. ``notes``:
-    the first words of the workspace, zeros before, record the blocks that met no NaN (pack_groups.py). ``divides``:
-    blocks may share the K of a tile.
+    [group][N][K]. ``walk``: the taps of w that TMA reads (data_gradient/residue_classes.py). ``notes``: the
+    first words of the workspace, zeros before, record the blocks that met no NaN (pack_groups.py). ``divides``: blocks
+    may share the K of a tile.
     """
 
     device: Any
@@ -65,8 +63,6 @@ class Product:
     reordered_filters: int = 0
     filters_last: bool = False
     walk: TapWalk | None = None
-    statistics: bool = False
-    factors: tuple[str, ...] = ()
     notes: bool = False
     divides: bool = True
 

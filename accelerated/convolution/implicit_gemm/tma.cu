@@ -6,10 +6,8 @@
 //
 // NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x is NCHW as well, and MN-major; TF32 passes
 // through registers, because tensor cores do not transpose it. MERGED: a row of x's map has this many channels if the
-// pixels of one are not a multiple of 16 bytes; the warps store y. STATISTICS: each block sums results and squares of
-// its filters, and statistics.cu adds the sums. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is
-// [K][tap][N]. JOINED: the launch has this many products, which divide its blocks. DIVIDED: blocks share the K of tiles
-// (gemm/shared_tiles.cuh).
+// pixels of one are not a multiple of 16 bytes; the warps store y. FILTERS_MN_MAJOR: w is [K][tap][N]. JOINED: the
+// launch has this many products, which divide its blocks. DIVIDED: blocks share the K of tiles (gemm/shared_tiles.cuh).
 //
 // Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
 // memory is the next bound: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
@@ -23,12 +21,6 @@
 #endif
 #ifndef MERGED
 #define MERGED 1
-#endif
-#ifndef STATISTICS
-#define STATISTICS 0
-#endif
-#ifndef FACTORS
-#define FACTORS 0
 #endif
 #ifndef JOINED
 #define JOINED 0
@@ -47,12 +39,11 @@ constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // boxes of results that T
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
 struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
-  unsigned char* workspace;  // notes, statistics ([block of the same filters][sum, sum of squares][filter]), or slots
-  unsigned* counters;        // zeros, with DIVIDED
-  const ELEMENT *scale, *prior_scale;  // one per filter, with FACTORS; NULL means 1
+  unsigned char* workspace;             // notes or slots
+  unsigned* counters;                   // zeros, with DIVIDED
   int notes;  // 1: the workspace has an int per block, which becomes 1 where no sum of the block is NaN
   long long y_offset, prior_offset;  // offsets in elements of y and of the prior values, where no map has them
-  long long reserved[4];
+  long long reserved[6];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -135,60 +126,6 @@ struct TileScheduler {
 // Names the epilogue of the sums: alpha times them; also with bias and ReLU; also with the prior values.
 enum Finish { SCALED, FINISHED, BLENDED };
 
-// Holds the epilogue's factors of the filters. A lane has every 32nd filter.
-struct FilterFactors {
-  float scale, prior_scale, bias;
-
-  __device__ __forceinline__ FilterFactors from_lane(int lane) const {
-    FilterFactors found = *this;
-    found.bias = __shfl_sync(~0u, bias, lane);
-    if (FACTORS) found.scale = __shfl_sync(~0u, scale, lane), found.prior_scale = __shfl_sync(~0u, prior_scale, lane);
-    return found;
-  }
-};
-
-// Sums the results that a warp stores, and their squares. A lane owns the word with its index in each row of every box
-// across. It adds a box when the next one is stored, so that the reads have time to arrive.
-template <int ROW_BOXES> struct Statistics {
-  static constexpr int WIDTH = 4 / sizeof(ELEMENT);
-  using Word = Vector<ELEMENT, WIDTH>;
-  float sums[2][ROW_BOXES][WIDTH];
-  Word words[16];
-
-  // Reads the first `count` of 16 rows.
-  __device__ __forceinline__ void read(const unsigned char* rows, int count) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int row = 0; row < 16; row++)
-      words[row] = *reinterpret_cast<const Word*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
-    if (count >= 16) return;
-#pragma unroll
-    for (int row = 0; row < 16; row++)
-      if (row >= count) words[row] = {};
-  }
-  // Adds the rows that were read last, of box `i`.
-  __device__ __forceinline__ void add(int i) {
-#pragma unroll
-    for (int row = 0; row < 16; row++)
-#pragma unroll
-      for (int j = 0; j < WIDTH; j++) {
-        const float value = load<float>(words[row].item[j]);
-        sums[0][i][j] += value;
-        sums[1][i][j] += value * value;
-      }
-  }
-
-  // Stores the sums as [sum, sum of squares][filter].
-  __device__ __forceinline__ void store(float* to) const {
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-#pragma unroll
-      for (int i = 0; i < ROW_BOXES; i++)
-#pragma unroll
-        for (int j = 0; j < WIDTH; j++) to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
-  }
-};
-
 // Computes tiles with COLUMNS of the product, and ROWS for each of CONSUMERS warpgroups. SPLIT_K: two warpgroups have
 // the same rows and every other K-block; the first adds the sums of the second to its own, and stores y.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool NCHW, bool TRANSPOSED, bool SPLIT_K = false>
@@ -227,7 +164,6 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   unsigned* counters = nullptr;
   unsigned boxes_written = 0;
   bool met_nan = false;
-  Statistics<ROW_BOXES> statistics = {};
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
     Tile tile;
@@ -358,14 +294,14 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
     for (TileScheduler scheduler(a, block); scheduler.advance(a, segment);) {
       const Tile tile = find_tile(segment.tile);
       float sums[BLOCKS][COLUMNS / 2];
-      FilterFactors factors[BIASES];
+      float biases[BIASES];
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
 #pragma unroll
       for (int i = 0; i < BIASES; i++)
-        factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
+        biases[i] = bias_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
       int count = segment.count;
       if (SPLIT_K) {
         count = (count + 1 - ((group ^ done) & 1)) / 2;
@@ -391,18 +327,14 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       }
 #endif
       if constexpr (SPLIT_K) finish_split(scratch, sums, tile, warp_row, group, tiles++ % 2);
-      else finish_tile(scratch, sums, factors, tile, warp_row);
+      else finish_tile(scratch, sums, biases, tile, warp_row);
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
-    if constexpr (STATISTICS) {
-      __syncwarp();
-      statistics.store(reinterpret_cast<float*>(scratch));
-    }
   }
 
   // Finishes the sums of a warp's rows of a tile.
   __device__ __forceinline__ void finish_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
-                                              const FilterFactors (&factors)[BIASES], const Tile& tile, int warp_row) {
+                                              const float (&biases)[BIASES], const Tile& tile, int warp_row) {
     if (a.notes) {
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
@@ -410,10 +342,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
         for (int i = 0; i < COLUMNS / 2; i++) met_nan |= sums[b][i] != sums[b][i];
     }
 #if MAPPED
-    if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
-    else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
-    else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
-    else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
+    if (a.blends) write_tile<BLENDED>(scratch, sums, biases, tile, warp_row);
+    else if (a.epilogue.biased) write_tile<FINISHED>(scratch, sums, biases, tile, warp_row);
+    else write_tile<SCALED>(scratch, sums, biases, tile, warp_row);
 #elif MERGED > 1
     write_planes(reinterpret_cast<float*>(scratch), sums, tile, warp_row);
 #else
@@ -446,37 +377,16 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
     mbarrier_arrive(exchanged + (group ^ 1));
   }
 
-  // Adds the sums of all warps, once they have stored them.
-  __device__ __forceinline__ void write_statistics(const unsigned char* scratch) const {
-    constexpr int WARPS = 4 * CONSUMERS;
-    static_assert(!STATISTICS || 2 * COLUMNS * sizeof(float) <= BOXES * BOX_BYTES);
-    const unsigned n_tiles = a.n_tiles.divisor;
-    float* to = reinterpret_cast<float*>(a.workspace) + blockIdx.x / n_tiles * (2 * n_tiles * TILE_N) +
-                blockIdx.x % n_tiles * TILE_N;
-    for (int i = threadIdx.x; i < 2 * TILE_N; i += blockDim.x) {
-      float sum = 0;
-#pragma unroll
-      for (int other = 0; other < WARPS; other++)
-        sum += reinterpret_cast<const float*>(scratch + other * BOXES * BOX_BYTES)[i];
-      to[i / TILE_N * (n_tiles * TILE_N) + i % TILE_N] = sum;
-    }
-  }
-
-  __device__ __forceinline__ FilterFactors factors_of(const Tile& tile, int filter) const {
-    const bool exists = filter < a.convolution.n;
-    const unsigned index = tile.group * a.convolution.y_n + filter;
-    FilterFactors found = {static_cast<float>(a.epilogue.alpha), static_cast<float>(a.epilogue.beta), 0.0f};
-    if (a.epilogue.biased && exists) found.bias = load<float>(a.bias[index]);
-    if (FACTORS && a.scale && exists) found.scale = load<float>(a.scale[index]);
-    if (FACTORS && a.prior_scale && exists) found.prior_scale = load<float>(a.prior_scale[index]);
-    return found;
+  __device__ __forceinline__ float bias_of(const Tile& tile, int filter) const {
+    if (!a.epilogue.biased || filter >= a.convolution.n) return 0;
+    return load<float>(a.bias[tile.group * a.convolution.y_n + filter]);
   }
 
   // --- The results, in boxes: first a warp's rows in the first 64, then its rows in the next 64 ---
 
   template <Finish FINISH>
   __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
-                                             const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
+                                             const float (&known)[BIASES], const Tile& tile, int warp_row) {
     if constexpr (FROM_REGISTERS) {
       write_pixels<FINISH>(scratch, sums, known, tile, warp_row);
     } else {
@@ -485,20 +395,18 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
     }
   }
 
-  // Writes 16 rows of a warp as rows of 128 bytes. Each lane's `known` holds the factors of every 32nd filter. `block`
+  // Writes 16 rows of a warp as rows of 128 bytes. Each lane's `known` holds the bias of every 32nd filter. `block`
   // is the index of the 64 rows in the warpgroup.
   template <Finish FINISH>
   __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2],
-                                              const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row,
-                                              int block) {
-    const int exist = static_cast<int>(a.convolution.m) - static_cast<int>(tile.pixel + warp_row + block * 64);
+                                              const float (&known)[BIASES], const Tile& tile, int warp_row, int block) {
     constexpr int STEPS = TILE_K / 8;  // steps of eight columns per box
     const int lane = threadIdx.x % 32;
-    FilterFactors factors[2][2];  // factors of a pair of rows, of a pair of columns
+    float biases[2][2];  // biases of a pair of rows, of a pair of columns
 #pragma unroll
     for (int part = 0; part < 2; part++) {
       const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
-      factors[part][0] = factors[part][1] = factors_of(tile, NCHW && FINISH != SCALED ? filter : a.convolution.n);
+      biases[part][0] = biases[part][1] = bias_of(tile, NCHW && FINISH != SCALED ? filter : a.convolution.n);
     }
 #pragma unroll
     for (int i = 0; i < ROW_BOXES; i++) {
@@ -513,7 +421,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
         if constexpr (FINISH != SCALED && !NCHW) {
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            factors[0][j] = factors[1][j] = known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
+            biases[0][j] = biases[1][j] =
+                __shfl_sync(~0u, known[(i * TILE_K + n * 8) / 32], (i * TILE_K + column + j) % 32);
         }
 #pragma unroll
         for (int part = 0; part < 2; part++) {
@@ -521,7 +430,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
           float values[2];
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            values[j] = finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]);
+            values[j] = finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], biases[part][j]);
           pair = rounded_pair(values[0], values[1]);
           // finished() is faster in all other cases.
           if (FINISH == BLENDED && a.epilogue.rectified) pair = rectified(pair);
@@ -529,17 +438,14 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
       }
       store_swizzled_rows(rows, pairs);
       if (FINISH == BLENDED) close_blended(box);
-      if (STATISTICS && i > 0) statistics.add(i - 1);
       close_box(rows, tile, warp_row, box);
-      if (STATISTICS) statistics.read(rows, exist);
     }
-    if (STATISTICS) statistics.add(ROW_BOXES - 1);
   }
 
   // Does the same for 32 pixels, whose rows are filters.
   template <Finish FINISH>
   __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
-                                               const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
+                                               const float (&known)[BIASES], const Tile& tile, int warp_row) {
     const int lane = threadIdx.x % 32, upper = lane / 16;
 #pragma unroll
     for (int box = 0; box < ALL_BOXES; box++) {
@@ -548,7 +454,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
 #pragma unroll
       for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
         const int n = k / 4, part = k / 2 % 2, j = k % 2, filter = n * 8 + lane % 4 * 2 + (j ^ upper);
-        const FilterFactors factors = FINISH == SCALED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
+        const float bias = FINISH == SCALED ? 0 : __shfl_sync(~0u, known[box / 2], box % 2 * 16 + filter);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
@@ -556,7 +462,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
           ELEMENT prior = ::store<ELEMENT>(0.0f);
           if constexpr (FINISH == BLENDED)
             prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, vector))[element];
-          float value = finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, factors);
+          float value = finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, bias);
           if (FINISH == BLENDED && a.epilogue.rectified) value = fmaxf(value, 0.0f);
           reinterpret_cast<ELEMENT*>(swizzled(rows, filter, vector))[element] = ::store<ELEMENT>(value);
         }
@@ -567,14 +473,11 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS / (SPLIT_K ? 2 : 1) * ROW
   }
 
   // Returns the result of a sum. BLENDED leaves out the ReLU, which takes pairs.
-  template <Finish FINISH>
-  __device__ __forceinline__ float finished(float sum, ELEMENT prior, const FilterFactors& factors) const {
-    if (STATISTICS) return sum;  // Statistics have no alpha.
-    const float alpha = FACTORS ? factors.scale : static_cast<float>(a.epilogue.alpha);
-    const float beta = FACTORS ? factors.prior_scale : static_cast<float>(a.epilogue.beta);
+  template <Finish FINISH> __device__ __forceinline__ float finished(float sum, ELEMENT prior, float bias) const {
+    const float alpha = static_cast<float>(a.epilogue.alpha), beta = static_cast<float>(a.epilogue.beta);
     if (FINISH == SCALED) return alpha * sum;
-    if (FINISH == BLENDED) return alpha * sum + (beta * load<float>(prior) + factors.bias);
-    const float value = alpha * sum + factors.bias;
+    if (FINISH == BLENDED) return alpha * sum + (beta * load<float>(prior) + bias);
+    const float value = alpha * sum + bias;
     return a.epilogue.rectified ? fmaxf(value, 0.0f) : value;
   }
 
@@ -801,28 +704,16 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
     const int none = __syncthreads_and(!m.met_nan);
     if (threadIdx.x == 0 && none) reinterpret_cast<int*>(a.workspace)[blockIdx.x] = 1;
   }
-  if constexpr (STATISTICS) {
-    __syncwarp();
-    __syncthreads();
-    m.write_statistics(scratch);
-  }
 #endif
 }
 
 // NAME gives the pixels x filters of a tile.
-#define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                                      \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                          \
-      convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Parameters parameters) { \
-    griddepcontrol_wait_deferred();                                                               \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(parameters);                                  \
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                                         \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                    \
+      convolution_implicit_gemm_tma_##NAME(const __grid_constant__ Parameters parameters) { \
+    griddepcontrol_wait_deferred();                                                         \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(parameters);                            \
   }
-#if STATISTICS
-#define KERNEL(...) KERNEL_OF(statistics_, __VA_ARGS__)
-#elif FACTORS
-#define KERNEL(...) KERNEL_OF(factors_, __VA_ARGS__)
-#else
-#define KERNEL(...) KERNEL_OF(, __VA_ARGS__)
-#endif
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // Transposed rows are pixels.
 constexpr int SHARERS = WIDE ? 2 : 1;        // warpgroups of a small tile
 #if MERGED == 1
@@ -830,7 +721,6 @@ KERNEL(128x256, 256, 64, 2, 4, false, false)
 KERNEL(192x128, 128, 64, 3, 4, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false)
-#if !STATISTICS && !FACTORS
 KERNEL(128x128, 128, 64, 2, 6, false, false)
 KERNEL(128x192, 192, 64, 2, 4, false, false)
 #if MAPPED
@@ -838,8 +728,7 @@ KERNEL(nchw_256x128, 256, 64, 2, 4, true, false)
 KERNEL(nchw_128x128, 128, 64, 2, 6, true, false)
 #endif
 #endif
-#endif
-#if (MAPPED || MERGED > 1) && !STATISTICS && !FACTORS
+#if MAPPED || MERGED > 1
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, true, true)
 KERNEL(transposed_128x64, WIDE ? 64 : 128, WIDE ? 128 : 64, SHARERS, 8, true, true, WIDE)
 #endif

@@ -106,19 +106,18 @@ class Maps(NamedTuple):
 class TmaKernel(ProductKernel):
     """Describe tiles of m pixels by n filters.
 
-    ``consumers``: warpgroups that multiply. ``plain``: no variant sums or scales results by filter. ``nchw``: y is
-    NCHW. ``transposed``: x is NCHW, too, as it was given. ``throughput``: share of the tensor cores' rate that long
-    sums reach. ``moves``: bytes of x and y per clock of a multiprocessor that short sums reach. Both were measured on
-    an H200 for tiles of 128 x 256 and transposed tiles; the others use the same rates.
+    ``consumers``: warpgroups that multiply. ``nchw``: y is NCHW. ``transposed``: x is NCHW, too, as it was given.
+    ``throughput``: share of the tensor cores' rate that long sums reach. ``moves``: bytes of x and y per clock of a
+    multiprocessor that short sums reach. Both were measured on an H200 for tiles of 128 x 256 and transposed tiles; the
+    others use the same rates.
     """
 
     def __init__(
-        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, plain: bool = False,
-        nchw: bool = False, transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
+        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, nchw: bool = False,
+        transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
     ) -> None:  # fmt: skip
         self.m, self.n, self.consumers, self.stages, self.throughput = m, n, consumers, stages, throughput
-        self.plain, self.nchw, self.transposed = plain, nchw, transposed
-        self.moves, self.sharing = moves, sharing
+        self.nchw, self.transposed, self.moves, self.sharing = nchw, transposed, moves, sharing
         kind = "transposed_" if transposed else "nchw_" if nchw else ""
         self.name = f"convolution.implicit_gemm_tma_{kind}{m}x{n}"
 
@@ -143,11 +142,6 @@ class TmaKernel(ProductKernel):
 
     def serves(self, product: Product) -> bool:
         return _has_wgmma(product) and self._maps(product) is not None
-
-    def finishes(self, product: Product) -> bool:
-        """Return whether the kernel can sum or scale its results by filter, which needs channels innermost in y."""
-        maps = self._maps(product) if _has_wgmma(product) else None
-        return not self.plain and product.groups == 1 and maps is not None and maps.result is not None
 
     def is_preferred(self, product: Product) -> bool:
         filled = _fill(product.value, product.element_bytes)
@@ -254,8 +248,7 @@ class TmaKernel(ProductKernel):
 
     def _divides(self, product: Product) -> bool:
         """Return whether blocks can share K, which they do at level RUN alone."""
-        by_filter = product.statistics or product.factors or product.notes
-        return not by_filter and not self.splits_k(product) and level_of(product.device) == RUN
+        return not product.notes and not self.splits_k(product) and level_of(product.device) == RUN
 
     def _divisions_of_all(self, products: Sequence[Product]) -> list[stream_k.Shares]:
         """Return how the blocks of one launch share the K of each of its products; nothing where none do.
@@ -331,18 +324,8 @@ class TmaKernel(ProductKernel):
         return prod(self._tiles(product)) * product.groups
 
     def shares(self, product: Product) -> Shares:
-        """Return how blocks share the tiles. With statistics, all tiles of a block have the same filters."""
-        (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
-        count = n_tiles * m_tiles * product.groups
-        if product.statistics and n_tiles > 1:
-            blocks = min(count, max(1, most // n_tiles) * n_tiles)
-            return Shares(blocks, count, 1, blocks)
-        return share_tiles(self, count, k_blocks(product), most)
-
-    def sums_of_blocks(self, product: Product) -> tuple[int, int]:
-        """Return the number of blocks with sums of each filter's results, and the filters per tile."""
-        n_tiles, _ = self._tiles(product)
-        return self.shares(product).blocks // n_tiles, n_tiles * self.n
+        """Return how blocks share the tiles."""
+        return share_tiles(self, self.all_tiles(product), k_blocks(product), product.device.multiprocessors)
 
     def summation_order(self, product: Product) -> Order:
         sums = "wgmma, every other block" if self.splits_k(product) else "wgmma"
@@ -361,13 +344,13 @@ class TmaKernel(ProductKernel):
             plane = planes.padded
         n_tiles, m_tiles = self._tiles(product)
         return mapped_structure(
-            *pointers(9),
+            *pointers(7),
             ("notes", c_int(product.notes)),
             *(
                 (name, c_longlong(offset // product.element_bytes))
                 for name, offset in zip(("y_offset", "prior_offset"), _behind(product), strict=True)
             ),
-            ("reserved", (c_longlong * 4)()),
+            ("reserved", (c_longlong * 6)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
@@ -438,11 +421,7 @@ class TmaKernel(ProductKernel):
         device, maps, division = product.device, self._maps(product), self.division(product)
         assert maps is not None
         arguments = self._arguments(product, maps, division)
-        definitions, entry = product.definitions, self.entry
-        kind = "statistics" if product.statistics else "factors" if product.factors else ""
-        if kind:
-            definitions = tuple(sorted((*definitions, (kind.upper(), "1"))))
-            entry = entry.replace("tma_", f"tma_{kind}_")
+        definitions = product.definitions
         if maps.result is None:  # Warps write y. The additional code would slow the other kernel down by 2 %.
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
         if self.transposed and (planes := planes_of(product)) and planes.merged > 1:
@@ -451,13 +430,9 @@ class TmaKernel(ProductKernel):
             definitions = tuple(sorted((*definitions, ("FILTERS_MN_MAJOR", "1"))))
         if division:
             definitions = tuple(sorted((*definitions, ("DIVIDED", "1"))))
-        alone = kind or product.walk  # No other kernel serves the product.
-        function = (device.function if alone else device.function_when_ready)(SOURCE, entry, definitions)
-        further = ("workSpace", "", *(product.factors or ("", ""))) if kind else ()
-        if product.notes:
-            further = ("workSpace",)
-        if division:
-            further = (SCRATCH, COUNTERS)
+        alone = product.walk  # No other kernel serves the product.
+        function = (device.function if alone else device.function_when_ready)(SOURCE, self.entry, definitions)
+        further = (SCRATCH, COUNTERS) if division else ("workSpace",) if product.notes else ()
         blocks, operands = (division or self.shares(product)).blocks, (*product.operands, *further)
         launch = Launch(
             function, arguments, operands, (blocks, 1, 1), (self.threads(product), 1, 1), self.shared_bytes(product)
@@ -466,7 +441,7 @@ class TmaKernel(ProductKernel):
             launch.scratch_bytes = division.slots * self.m * self.n * SUM_BYTES
         located = self._located(product, maps, arguments)
         fallback = None if alone else preferred_mma(product).launch(product)
-        return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
+        return TmaLaunch(device, (SOURCE, definitions), self.entry, launch, located, fallback)
 
 
 TMA = (
@@ -474,8 +449,8 @@ TMA = (
     TmaKernel(192, 128, 3, 4, 0.87),
     TmaKernel(128, 64, 2, 8, 0.7),
     TmaKernel(256, 64, 2, 4, 0.66),
-    TmaKernel(128, 128, 2, 6, 0.88, plain=True),
-    TmaKernel(128, 192, 2, 4, 0.87, plain=True),
+    TmaKernel(128, 128, 2, 6, 0.88),
+    TmaKernel(128, 192, 2, 4, 0.87),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True),
     TmaKernel(128, 128, 2, 6, 0.68, nchw=True),
     TmaKernel(256, 128, 2, 4, 0.74, nchw=True, transposed=True, moves=13.9),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from itertools import product
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from convolution_operations import (
     EXPLICIT,
@@ -29,7 +27,6 @@ from dualdnn.accelerated.convolution.implicit_gemm import small_channels
 from dualdnn.accelerated.convolution.implicit_gemm.fp32 import FP32
 from dualdnn.accelerated.convolution.implicit_gemm.product import Product
 from dualdnn.accelerated.convolution.implicit_gemm.products import preferred_kernel
-from dualdnn.accelerated.convolution.implicit_gemm.statistics import SummedConvolution
 from dualdnn.accelerated.convolution.implicit_gemm.tma import TMA, Sharing, TmaKernel, k_blocks, share_tiles
 from dualdnn.accelerated.convolution.problem import Matrices, matrix_product
 from dualdnn.accelerated.gemm.stream_k import Shares
@@ -433,22 +430,6 @@ def test_every_tile_of_few_channels(backend, operation, rows, columns):
             continue
         launch = small_channels.small_channels_launch(found, backend.device)
         check(backend, operation, made=Plan(operation, [launch]))
-
-
-@pytest.mark.parametrize("blocks, filters", [(1, 3), (66, 5), (500, 9)])
-def test_the_sums_of_any_number_of_blocks_are_added(backend, blocks, filters):
-    """The kernel adds the sums of any number of blocks, even more than it reads at once."""
-    pitch, device = 16, backend.device
-    kernel = SimpleNamespace(sums_of_blocks=lambda _: (blocks, pitch), launch=lambda _: None)
-    product = SimpleNamespace(device=device, value=SimpleNamespace(n=filters))
-    _, finish = SummedConvolution(product, kernel).launches(
-        ("sum", "squares"), TensorSpec.packed(FLOAT, (1, filters, 1, 1))
-    )
-    partials = np.random.default_rng(3).integers(-9, 9, (blocks, 2, pitch)).astype(np.float32)
-    workspace, *results = backend.to_device(partials), *(backend.zeros(4 * filters) for _ in range(2))
-    finish.start([workspace.address, *(result.address for result in results)], None)
-    found = [np.frombuffer(device.download(result.address, 4 * filters), np.float32) for result in results]
-    assert (np.stack(found) == partials.sum(0)[:, :filters]).all()
 
 
 @pytest.mark.parametrize(
