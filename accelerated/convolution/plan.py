@@ -36,14 +36,12 @@ from .filter_gradient.direct import FilterGradientDirect
 from .filter_gradient.few_channels import FilterGradientFewChannels
 from .filter_gradient.forward_convolution import (
     FilterGradient,
-    FilterGradientAsItLies,
     FilterGradientFft,
     FilterGradientProblem,
 )
 from .filter_gradient.grouped import FilterGradientGrouped
 from .filter_gradient.nchw import NCHW_KERNELS, FilterGradientNchw
 from .filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
-from .filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from .filter_gradient.tma import KERNELS, FilterGradientTma
 from .filter_gradient.winograd import WinogradFilterGradient
 from .forward import ConvolutionProblem
@@ -114,10 +112,8 @@ serve(
         FilterGradientDirect(),
         *map(FilterGradientNchw, NCHW_KERNELS),
         *map(FilterGradientTma, KERNELS),
-        *map(FilterGradientTf32Mma, MMA_KERNELS),
         *map(FilterGradientTf32, TF32_KERNELS),
         FilterGradient(),
-        FilterGradientAsItLies(),
         FilterGradientFft(),
         WinogradFilterGradient(),
     ),

@@ -124,6 +124,11 @@ def gradients() -> Iterator[ConvolutionBackwardData | ConvolutionBackwardFilter]
                 yield ConvolutionBackwardData(
                     problem.convolution, algorithm, 0, 1.0, 0.0, problem.w, problem.y, problem.x
                 )
+        if problem.x.data_type == FLOAT and problem.w.dims[1:] == (CHANNELS, 1, 1):
+            # Planes that are no multiple of 16 bytes have a kernel of their own.
+            x, y = (TensorSpec.packed(FLOAT, (*t.dims[:2], SIZE - 1, SIZE - 1)) for t in (problem.x, problem.y))
+            algorithm_1 = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
+            yield ConvolutionBackwardFilter(problem.convolution, algorithm_1, 0, 1.0, 0.0, x, y, problem.w)
 
 
 def filters_and_matrices() -> Iterator[Operation]:

@@ -21,9 +21,8 @@ from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
 from ..forward import may_use_tensor_cores
 from ..problem import Rates, channels_last, in_one_row, rounded_up
-from .forward_convolution import FilterGradientProblem
+from .forward_convolution import ALGORITHMS, FilterGradientProblem
 from .sum import sum_launch
-from .tma import ALGORITHMS
 
 SOURCE = "convolution/filter_gradient/few_channels.cu"
 WARPS = 8  # per block

@@ -40,6 +40,7 @@ from .sum import sum_launch
 ALIGNMENT = 256  # bytes, for the regions of the workspace
 TILE = 128  # rows and columns of dw per block
 BLOCKS = 2  # per multiprocessor
+ALGORITHMS = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)
 IMPLICIT_GEMM = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 FOURIER = {
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT,
@@ -123,12 +124,12 @@ class Regions(NamedTuple):
 
 
 class FilterGradient(Solver[FilterGradientProblem]):
-    """Serve ALGO_1 with the forward convolution of transposed operands, by the solvers of IMPLICIT_GEMM."""
+    """Serve ALGO_1 and ALGO_3 with the forward convolution of transposed operands, by the solvers of IMPLICIT_GEMM."""
 
     name = "convolution.filter_gradient"
 
     def serves(self, problem: FilterGradientProblem) -> bool:
-        return problem.operation.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 and problem.in_one_launch
+        return problem.operation.algo in ALGORITHMS and problem.in_one_launch
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
         return with_alignment(_Division(problem).regions.used)
@@ -152,7 +153,7 @@ class FilterGradient(Solver[FilterGradientProblem]):
 
 
 class _Division:
-    """Lay out and divide the operands of ALGO_1."""
+    """Lay out and divide the operands of a gradient."""
 
     def __init__(self, problem: FilterGradientProblem) -> None:
         self.problem, self.operation = problem, problem.operation
@@ -230,40 +231,6 @@ def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward)
 
 def _computing_seconds(product: Product) -> float:
     return kernel_of(product, BY_COORDINATES).computing_seconds(product)
-
-
-class FilterGradientAsItLies(Solver[FilterGradientProblem]):
-    """Serve ALGO_3 with the implicit GEMM of x in place, and dy as a filter in the workspace."""
-
-    name = "convolution.filter_gradient_as_it_lies"
-
-    def serves(self, problem: FilterGradientProblem) -> bool:
-        return problem.operation.algo == Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3 and problem.in_one_launch
-
-    def workspace_bytes(self, problem: FilterGradientProblem) -> int:
-        return with_alignment(problem.incoming(1, False)[1].nbytes)
-
-    def estimated_seconds(self, problem: FilterGradientProblem) -> float:
-        copied = 2 * problem.operation.dy.nbytes / Rates.BANDWIDTH
-        return 3 * Rates.LAUNCH + copied + _computing_seconds(self._product(problem))
-
-    def _product(self, problem: FilterGradientProblem) -> Product:
-        o, (result, _) = problem.operation, problem.result(problem.operation.x.data_type, problem.operation.dw.dims[0])
-        spec, w = problem.convolution(problem.groups), problem.incoming(1, False)[1]
-        forward = ConvolutionForward(spec, IMPLICIT_GEMM, 0, o.alpha, o.beta, problem.exchanged, w, result)
-        return grouped_product(problem, forward)
-
-    def plan(self, problem: FilterGradientProblem) -> Plan:
-        o, device = problem.operation, problem.device
-        source, w = problem.incoming(1, False)
-        _, result_at = problem.result(o.x.data_type, o.dw.dims[0])
-        product = self._product(problem)
-        where = {"x": At("x"), "w": At("workSpace"), "y": At("dw", result_at)}
-        launches = [
-            *within([transposed_filter(source, w, device)], {"x": At("dy"), "y": where["w"]}),
-            *within([kernel_of(product, BY_COORDINATES).launch(product)], where),
-        ]
-        return ComposedPlan(o, launches, self.name)
 
 
 class FilterGradientFft(Solver[FilterGradientProblem]):

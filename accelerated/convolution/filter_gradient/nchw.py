@@ -1,6 +1,6 @@
 """Compute gradients with respect to filters of one tap of x and dy in NCHW (convolution/filter_gradient/tma.cu). Both
 operands of the product have pixels innermost, in place. Where the pixels of a channel are not a multiple of 16 bytes,
-tf32_mma.cu multiplies them.
+nchw.cu multiplies them.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class MergedKernel(Tf32NchwKernel):
 
     prefix: ClassVar[str] = ""
     kind: ClassVar[str] = "tf32_merged_"
-    source: ClassVar[str] = "convolution/filter_gradient/tf32_mma.cu"
-    definitions: ClassVar[Mapping[str, str]] = {"MERGED": "4"}
+    source: ClassVar[str] = "convolution/filter_gradient/nchw.cu"
+    definitions: ClassVar[Mapping[str, str]] = {}
     merged: ClassVar[int] = 4
     warpgroup_boxes: ClassVar[int] = 4
     order: ClassVar[int] = OF_BOTH

@@ -170,7 +170,7 @@ template <int ROW_BOXES, int COLUMN_BOXES> struct Boxes {
 // Names the order of a tile's stored sums. Indices are, outermost first: a warpgroup's block b of 64 rows, eight
 // columns, a thread, four sums (two rows of two columns). STAGES: both operands come from shared memory; one block per
 // warpgroup. ROWS: rows pass through registers, in boxes of 32 per warp; two blocks per warpgroup (read_left). BOTH:
-// columns also pass through registers (tf32_mma.cu).
+// columns also pass through registers (nchw.cu).
 enum class Order { STAGES, ROWS, BOTH };  // tma.py must match
 
 // Returns row `i` of a thread of block `b` in the tile.

@@ -16,7 +16,6 @@ from math import prod
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
-from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
@@ -33,13 +32,12 @@ from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
 from ..implicit_gemm.tma import row_clocks
 from ..problem import AXES, VECTOR_BYTES, Rates, in_channels, pixel_pitch, rounded_up, spatial
-from .forward_convolution import FilterGradientProblem
+from .forward_convolution import ALGORITHMS, FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
 from .tma_sum import SUM_LANES, sum_launch
 
 SOURCE = "convolution/filter_gradient/tma.cu"
 OF_STAGES, OF_ROWS, OF_BOTH = range(3)  # orders of sums in a slot
-ALGORITHMS = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)
 WARPGROUP = 128  # threads
 CONSUMERS = 2  # warpgroups that multiply
 ALIGNMENT = 256  # bytes, for the regions of the workspace

@@ -14,7 +14,6 @@ from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.filter_gradient import tma
 from dualdnn.accelerated.convolution.filter_gradient.nchw import NCHW_KERNELS, FilterGradientNchw
 from dualdnn.accelerated.convolution.filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
-from dualdnn.accelerated.convolution.filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from dualdnn.accelerated.convolution.filter_gradient.tma import (
     KERNELS,
     FilterGradientTma,
@@ -192,22 +191,13 @@ OF_FLOATS = {
 }  # fmt: skip
 
 
-TF32_SOLVERS = (*map(FilterGradientTf32, TF32_KERNELS), *map(FilterGradientTf32Mma, MMA_KERNELS))
-
-
-@pytest.mark.parametrize("solver", TF32_SOLVERS, ids=lambda solver: solver.name.removeprefix("convolution."))
+@pytest.mark.parametrize("kernel", TF32_KERNELS, ids=lambda kernel: kernel.entry.rpartition("_")[2])
 @pytest.mark.parametrize("name", OF_FLOATS)
-def test_every_tile_in_tf32(seven_multiprocessors, name, solver):
+def test_every_tile_in_tf32(seven_multiprocessors, name, kernel):
+    solver = FilterGradientTf32(kernel)
     plan = check(seven_multiprocessors, OF_FLOATS[name], divided(solver))
     assert kernels(plan)[-2] == solver.kernel.entry
     assert solver.kernel.entry in kernels(check(seven_multiprocessors, OF_FLOATS[name], divided(solver, alone=True)))
-
-
-@pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
-@pytest.mark.parametrize("name", OF_FLOATS)
-def test_products_of_warps(seven_multiprocessors, name, rows_are_filters):
-    solver = divided(FilterGradientTf32Mma(MMA_KERNELS[0]), rows_are_filters=(rows_are_filters,))
-    check(seven_multiprocessors, OF_FLOATS[name], solver)
 
 
 ODD_PLANES = {

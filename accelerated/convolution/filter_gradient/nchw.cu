@@ -1,19 +1,14 @@
-// This file computes filter gradients (6.2.2) in TF32 by warp products (mma.sync), fed by TMA. It is for problems that
-// the bytes of x and dy bound, so that a copy of either would cost more than the products.
+// This file computes filter gradients (6.2.2) in TF32 by warp products (mma.sync), fed by TMA, of x and dy in NCHW in
+// place. Four channels are a row of their maps, because the pixels of one are not a multiple of 16 bytes.
 //
-// Tiling: a block multiplies 256 rows by 64 columns, 32 pixels at a time (tma.cuh). Both operands are MN-major in
-// place. Lanes read them from shared memory; a warp has 32 rows and all columns. MERGED 4: both are NCHW, with four
-// channels in a row of their maps, because the pixels of one are not a multiple of 16 bytes. K-blocks then have 29
-// pixels of an image.
+// Tiling: a block multiplies 256 rows by 64 columns, 29 pixels of an image at a time (tma.cuh). Lanes read both
+// operands from shared memory; a warp has 32 rows and all columns.
 //
 // Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory is
 // the next bound: a K-block reads 96 KiB and writes 40 KiB in 1088 of the 2200 clocks that the memory takes.
 #include "convolution/filter_gradient/tma.cuh"
 
-#ifndef MERGED
-#define MERGED 1
-#endif
-constexpr int MERGED_PIXELS = BOX - (MERGED - 1);  // Boxes begin at 16 bytes, so up to three pixels early.
+constexpr int MERGED = 4, MERGED_PIXELS = BOX - (MERGED - 1);  // Boxes begin at 16 bytes, up to three pixels early.
 
 template <int ROW_BOXES, int COLUMN_BOXES, int STAGES>
 struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES> {
@@ -30,13 +25,10 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
     Segment segment;
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       unsigned row, column;
-      const unsigned group = find_tile(a.division, segment.tile, row, column);
-      const Boxes<ROW_BOXES, COLUMN_BOXES> boxes(a, group, row, column);
+      find_tile(a.division, segment.tile, row, column);
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
-        unsigned char* to = this->open_stage(MERGED > 1 ? (loader() == 0) * this->STAGE_BYTES : boxes.expected());
-        Mbarrier* full = &this->full[this->stage];
-        if constexpr (MERGED > 1) load_merged(to, full, k_block, row, column);
-        else boxes.load(to, full, k_block);
+        unsigned char* to = this->open_stage((loader() == 0) * this->STAGE_BYTES);
+        load_merged(to, &this->full[this->stage], k_block, row, column);
         this->advance(1);
       }
     }
@@ -89,17 +81,6 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
            (from + lane / 4 % 4 * (count / MERGED) + lane / 16 * 4) * ROW_BYTES;
   }
 
-  // Column lane / 4 of the n-th group of eight is column 16 * (lane / 16) + 4 * n + lane / 4 % 4 of its box. No two
-  // lanes share a bank (TmaPipeline::read_left).
-  __device__ __forceinline__ void read_right(int step, int right, int n, unsigned (&fragment)[2]) const {
-    const unsigned char* box = this->stages + this->stage * this->STAGE_BYTES + right;
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-      fragment[i] = *reinterpret_cast<const unsigned*>(swizzled(box, step * 8 + i * 4 + lane % 4, lane / 16 * 4 + n) +
-                                                       lane / 4 % 4 * 4);
-  }
-
   __device__ __forceinline__ void consume() {
     const int left = (threadIdx.x / 32 - WARPGROUP / 32) * BOX_BYTES;
     Segment segment;
@@ -112,23 +93,15 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
           unsigned rows[2][4];
-          if constexpr (MERGED > 1) {
-            const unsigned char* from = merged_rows(left / (MERGED * ROW_BYTES), ALL_ROWS);
+          const unsigned char* from = merged_rows(left / (MERGED * ROW_BYTES), ALL_ROWS);
 #pragma unroll
-            for (int i = 0; i < 8; i++) rows[i / 4][i % 4] = merged.read(from, i / 4 * 2 + i % 2, step * 2 + i % 4 / 2);
-          } else {
-            this->read_left(step, left, rows);
-          }
+          for (int i = 0; i < 8; i++) rows[i / 4][i % 4] = merged.read(from, i / 4 * 2 + i % 2, step * 2 + i % 4 / 2);
 #pragma unroll
           for (int n = 0; n < COLUMNS / 8; n++) {
             unsigned columns[2];
-            if constexpr (MERGED > 1) {
-              const unsigned char* from = merged_rows(ALL_ROWS, COLUMNS);
+            const unsigned char* right = merged_rows(ALL_ROWS, COLUMNS);
 #pragma unroll
-              for (int i = 0; i < 2; i++) columns[i] = merged.read(from, n / 4 * 8 + n % 4, step * 2 + i);
-            } else {
-              read_right(step, (ROW_BOXES + n / 4) * BOX_BYTES, n % 4, columns);
-            }
+            for (int i = 0; i < 2; i++) columns[i] = merged.read(right, n / 4 * 8 + n % 4, step * 2 + i);
 #pragma unroll
             for (int b = 0; b < 2; b++) {
               float (&sum)[4] = reinterpret_cast<float (&)[4]>(sums[b][4 * n]);
@@ -145,10 +118,10 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
 };
 
 // NAME gives the rows x columns of a tile.
-#define KERNEL(NAME, ...)                                                                \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)           \
-      convolution_filter_gradient_tf32_mma_##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait_deferred();                                                      \
-    multiply<Multiplication<__VA_ARGS__>>(a);                                            \
+#define KERNEL(NAME, ...)                                                            \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)       \
+      convolution_filter_gradient_nchw_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait_deferred();                                                  \
+    multiply<Multiplication<__VA_ARGS__>>(a);                                        \
   }
 KERNEL(256x64, 8, 2, 5)
