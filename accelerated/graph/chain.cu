@@ -7,9 +7,6 @@
 //
 // Roofline bound: bytes, one element of each operand in memory; a few flops for each operation and element.
 #include "graph/pointwise.cuh"
-#ifdef SUMMED
-#include "graph/statistics.cuh"
-#endif
 
 struct Fixed {
   int mode, propagates_nan, x, b, y, type;
@@ -124,7 +121,6 @@ __device__ __forceinline__ void read_all(const Arguments& a, const Offsets& offs
   });
 }
 
-#ifndef SUMMED
 extern "C" __global__ void __launch_bounds__(THREADS) graph_chain(const Arguments a) {
   griddepcontrol_wait_deferred();
   const unsigned index = blockIdx.x * THREADS + threadIdx.x;
@@ -136,36 +132,3 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_chain(const Argument
   griddepcontrol_launch_dependents();
   compute(a, offsets, read);
 }
-#else
-// Also computes the statistics of the last result. A block computes some channels of a segment of the pixels.
-// graph/statistics.cu sums in the same way, and its second kernel adds the segments.
-extern "C" __global__ void __launch_bounds__(THREADS) graph_chain_statistics(const Arguments a) {
-  griddepcontrol_wait();
-  const int column = blockIdx.x * a.lanes + threadIdx.x % a.lanes, step = THREADS / a.lanes;
-  const int start = blockIdx.y * a.segment, end = column < a.columns ? min(a.items - start, a.segment) + start : 0;
-  Values sum = {}, square = {};
-  for (int first = start + threadIdx.x / a.lanes; first < end; first += VECTORS * step) {
-    Offsets offsets[VECTORS];
-    Read<0> read[VECTORS];
-#pragma unroll
-    for (int u = 0; u < VECTORS; u++) {
-      if (first + u * step >= end) break;
-      unsigned at;
-      const unsigned image = a.inner.divide(first + u * step, at);
-      offsets[u] = locate(a, (image * a.columns + column) * a.inner.divisor + at);
-      read_all(a, offsets[u], read[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < VECTORS; u++) {
-      if (first + u * step >= end) break;
-      const Values values = compute(a, offsets[u], read[u]);
-#pragma unroll
-      for (int i = 0; i < WIDTH; i++) {
-        sum.item[VECTORS_OF_CHANNELS ? i : 0] += values.item[i];
-        square.item[VECTORS_OF_CHANNELS ? i : 0] += values.item[i] * values.item[i];
-      }
-    }
-  }
-  write_segment(a, sum, square);
-}
-#endif

@@ -25,7 +25,6 @@ from dualdnn.api.support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, fuse
 from dualdnn.api.support.convolution_gradients import DATA_ALGO_1, FILTER_ALGO_1, data_unsupported, filter_unsupported
 
 from ..plans import workspace_bytes
-from .chain import sums_division
 from .pointwise import is_extended
 from .problem import GraphProblem
 
@@ -78,10 +77,9 @@ class Documented:
 
 @dataclass(frozen=True)
 class Chain:
-    """Name the pointwise nodes of one launch, and the statistics of the last result that the launch sums."""
+    """Name the pointwise nodes of one launch."""
 
     nodes: tuple[PointwiseNode, ...]
-    statistics: GenStatsNode | None = None
 
 
 @dataclass(frozen=True)
@@ -120,10 +118,7 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[
                 following = nodes[len(chain)]
                 assert isinstance(following, PointwiseNode)
                 chain.append(following)
-            summed = next((n for n in nodes if isinstance(n, GenStatsNode) and n.x == chain[-1].y), None)
-            if summed is None or sums_division(problem, chain) is None:
-                return Chain(tuple(chain)), chain
-            return Chain(tuple(chain), summed), [*chain, summed]
+            return Chain(tuple(chain)), chain
         case GenStatsNode() as statistics:
             return Statistics(statistics), [statistics]
         case ConvolutionNode() as convolution:

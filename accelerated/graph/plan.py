@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from dualdnn.api.operations import OperationGraph
-from dualdnn.api.operations.graph import ConvolutionNode, GenStatsNode, GraphTensor, Node
+from dualdnn.api.operations.graph import ConvolutionNode, GraphTensor
 
 from ..plans import Launch, PlacedPlan, Plan, estimated_seconds, plan, with_alignment, workspace_aligned
 from ..reproducible import NO_SUMS, OVER_BATCH, Order
 from ..solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver, serve, summation_order
-from .chain import chain_launch, summed_launches, sums_division
+from .chain import chain_launch
 from .convolution import SOURCE, convolution_launch
 from .division import Chain, Direct, Documented, Part, Statistics, parts
 from .pointwise import operands
@@ -70,10 +70,8 @@ class PerNode(Solver[GraphProblem]):
     @staticmethod
     def _steps(problem: GraphProblem, part: Part) -> Iterator[tuple[Launch | Plan, Sequence[str]]]:
         match part:
-            case Chain(nodes, None):
+            case Chain(nodes):
                 launches = [chain_launch(problem, nodes)]
-            case Chain(nodes, GenStatsNode() as summed):
-                launches = summed_launches(problem, nodes, summed, own(part), division_of(problem, part))
             case Statistics(node):
                 launches = statistics_launches(problem, node, own(part), division_of(problem, part))
             case Direct(node):
@@ -115,37 +113,28 @@ def order_of(problem: GraphProblem, part: Part) -> Order | None:
             return summation_order(part.operation, problem.device)
         case Direct(node):
             return Order(SOURCE, (type(node).__name__,))
-        case Chain(_, None):
+        case Chain():
             return NO_SUMS
-        case Chain() | Statistics():
+        case Statistics():
             return OVER_BATCH
 
 
-def own(part: Chain | Statistics | Documented) -> str:
+def own(part: Statistics | Documented) -> str:
     """Return the name of a part's own workspace: a prefix and the first tensor that its last node writes."""
-    match part:
-        case Chain(_, node) | Statistics(node):
-            last: Node | None = node
-        case Documented():
-            last = part.nodes[-1]
-    assert last is not None
+    last = part.node if isinstance(part, Statistics) else part.nodes[-1]
     return f"workspace_of_{last.outputs[0].operand}"
 
 
-def division_of(problem: GraphProblem, part: Chain | Statistics) -> Division:
+def division_of(problem: GraphProblem, part: Statistics) -> Division:
     """Return the division of a part's sums."""
-    if isinstance(part, Statistics):
-        return Division.of(problem.spec(part.node.x), problem.device)
-    found = sums_division(problem, part.nodes)
-    assert found is not None
-    return found
+    return Division.of(problem.spec(part.node.x), problem.device)
 
 
 def in_memory(problem: GraphProblem, part: Part) -> list[GraphTensor]:
     """Return the tensors that a part reads from memory or writes to it."""
     match part:
-        case Chain(nodes, summed):
-            return [*operands(problem.operation, nodes).values(), *(summed.outputs if summed else ())]
+        case Chain(nodes):
+            return list(operands(problem.operation, nodes).values())
         case Documented():
             tensors, named = problem.operation.tensors, set(part.single.names.values())
             return [tensor for name, tensor in tensors.items() if name in named]
@@ -159,9 +148,8 @@ def needed(problem: GraphProblem, found: Sequence[Part]) -> Iterator[tuple[str, 
     for name, tensor in virtual.items():
         yield name, problem.spec(tensor).nbytes
     for part in found:
-        node = part.node if isinstance(part, Statistics) else part.statistics if isinstance(part, Chain) else None
-        if isinstance(part, Chain | Statistics) and node is not None:
-            yield own(part), partial_sums(problem.operation, node, division_of(problem, part))
+        if isinstance(part, Statistics):
+            yield own(part), partial_sums(problem.operation, part.node, division_of(problem, part))
         elif isinstance(part, Documented):
             yield own(part), part.operation.workspace_bytes
 

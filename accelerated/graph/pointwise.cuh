@@ -21,17 +21,6 @@ struct Stage {
 
 struct Arguments {
   void* memory[OPERANDS];
-#ifdef SUMMED
-  void* sum;
-  void* sqsum;
-  COMPUTE* partials;
-  long long sum_stride, sqsum_stride;
-  FastDivmod inner;     // vectors per channel of an image's pixels; 1 where channels are innermost
-  int columns;          // blocks or vectors of channels
-  int items, channels;  // vectors per column, channels
-  int lanes, segments, segment;
-  int vectors_of_channels, sum_type, sqsum_type;
-#endif
   Operand operands[OPERANDS];
   Stage stages[STAGES];
   FastDivmod extents[DIMS];  // The innermost extent counts vectors of WIDTH.

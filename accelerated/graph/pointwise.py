@@ -119,12 +119,8 @@ def chain_arguments(
     width: int,
     max_operands: int,
     max_stages: int,
-    further: Sequence[tuple[str, Any]] = (),
 ) -> tuple[ctypes.Structure, int]:
-    """Return the arguments of the chain kernels, and the number of vectors of ``width`` elements.
-
-    ``further`` fields follow the addresses of the tensors.
-    """
+    """Return the arguments of the chain kernels, and the number of vectors of ``width`` elements."""
     operation, extents = problem.operation, [*layout.extents[:-1], -(-layout.extents[-1] // width)]
     listed = [
         OperandStruct((c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]), STORED[tensor.data_type], 0)
@@ -133,7 +129,6 @@ def chain_arguments(
     scalar = c_double if operation.compute_type == DOUBLE else c_float
     arguments = structure(
         ("memory", (ctypes.c_void_p * max_operands)()),
-        *further,
         ("operands", (OperandStruct * max_operands)(*listed)),
         ("stages", (_stage_type(scalar) * max_stages)(*stages(operation, chain, list(layout.tensors), scalar))),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from dualdnn.accelerated import AcceleratedBackend
@@ -96,34 +94,6 @@ def test_a_missing_kernel_of_a_chain_is_compiled(backend, monkeypatch):
     monkeypatch.setattr(backend.device, "function_when_ready", missing_at_first)
     assert isinstance(backend._planned(operation).steps[0][0], BackgroundLaunch)
     assert asked == [True, False]
-
-
-@pytest.mark.parametrize(
-    "dims, order", [((4, 16, 32, 32), LAST), ((4, 3, 96, 96), None)], ids=["channels last", "channels first"]
-)
-def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
-    """A second launch adds the sums of segments. Until the kernel is compiled, two other launches give the same bits,
-    so that every level of reproducibility allows them."""
-    nodes, outputs = layer(dims, order), (1, dims[1], 1, 1)
-    sums = GenStatsNode(
-        SUM_SQSUM, FLOAT, nodes[-1].y, tensor(7, outputs), tensor(8, outputs, strides=(3 * dims[1], 3, 3, 3))
-    )
-    operation = executed(*nodes, sums)
-    random = np.random.default_rng(4)
-    contents = {name: random.standard_normal(operation.tensor(name).count).astype(np.float16 if name == "tensor_1" else np.float32) for name in operation.inputs}  # fmt: skip
-    operation = replace(operation, workspace_bytes=backend.workspace_bytes(operation))
-    plan = backend._planned(operation)
-    names = [step.function.name for step, _ in plan.steps]
-    assert names == ["graph_chain_statistics", "graph_statistics_finish"] and plan.steps[0][0].grid[1] > 1
-    found = run(backend, plan, operation, contents)
-    launch = plan.steps[0][0]
-    for name, value in {"function": None, "refused": True}.items():
-        monkeypatch.setattr(launch, name, value)
-    assert run(backend, plan, operation, contents) == found
-    y = np.frombuffer(found["tensor_4"], np.float16).astype(np.float64)
-    y = y.reshape(-1, dims[1]).T if order else y.reshape(dims[0], dims[1], -1).swapaxes(0, 1).reshape(dims[1], -1)
-    assert np.allclose(np.frombuffer(found["tensor_7"], np.float32), y.sum(1), rtol=1e-5)
-    assert np.allclose(np.frombuffer(found["tensor_8"], np.float32)[::3], (y * y).sum(1), rtol=1e-5)
 
 
 def test_large_aligned_chains_are_compiled(backend):
