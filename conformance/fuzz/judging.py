@@ -121,7 +121,8 @@ class Judge:
                     text = text or "; ".join(told)
                 if text:
                     return finding("refusals", f"{text}: {drawn.steps[-1]}")
-                if answer or not subject.cites_clauses:
+                # No call can check that those of a chain agree, as on windows, so that their results may be any.
+                if answer or not subject.cites_clauses or len(drawn.steps) > 1:
                     return None
             ready = [sized(caller, step) for step in drawn.steps]
             if not subject.ours:  # A foreign library keeps other data in its spaces.
