@@ -23,7 +23,6 @@ BUSY_SHARE = 0.9  # share of SMs with a block from which clusters cost more than
 MIN_VECTORS = 2  # vectors per thread
 LONG_VECTORS = 12  # vectors per thread from which blocks get MORE_THREADS
 RESERVED_BYTES = 2048  # shared memory reserved per block
-MOMENTS = 3  # numbers per partial result
 HELD_THREADS = (256, 512, 1024)  # threads per block with a channel in registers
 HELD_AIM = 2  # vectors per thread above which a block gets more threads
 MAX_HELD = 16  # vectors in the registers of a thread
@@ -69,8 +68,6 @@ class BatchNchwSolver(BatchVectorsSolver):
         definitions = {"VECTOR_WIDTH": problem.width, "STRADDLES": int(problem.plane % problem.width > 0)}
         if problem.is_inference:
             return [self._inference(problem, definitions)]
-        if self._channels_of_block(problem) > 1:
-            return [self._several_channels(problem, definitions)]
         return [self._one_channel(problem, definitions)]
 
     def _inference(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
@@ -88,51 +85,6 @@ class BatchNchwSolver(BatchVectorsSolver):
     def _bytes_of_vectors(self, problem: BatchProblem) -> int:
         """Return the bytes that one vector of each tensor that a block keeps takes together."""
         return VECTOR_BYTES * (2 if problem.is_gradient else 1)
-
-    def _channels_of_block(self, problem: BatchProblem) -> int:
-        """Return the channels per block: a group whose planes fill full vectors if it fits shared memory, else 1."""
-        group, channels = self._group(problem), problem.x.dims[1]
-        fits = self._group_bytes(problem, MORE_THREADS) <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
-        return group if fits and channels % group == 0 and self._vectors_of_row(problem) <= MORE_THREADS else 1
-
-    @staticmethod
-    def _group(problem: BatchProblem) -> int:
-        """Return the smallest number of channels whose planes together fill full vectors."""
-        return problem.width // gcd(problem.plane or 1, problem.width)
-
-    def _vectors_of_row(self, problem: BatchProblem) -> int:
-        """Return the vectors per image of a group of channels."""
-        return self._group(problem) * (problem.plane or 1) // problem.width
-
-    def _group_bytes(self, problem: BatchProblem, threads: int) -> int:
-        """Return the bytes of shared memory for a group's block: its vectors, and the moments that threads exchange.
-
-        A thread exchanges the moments of its own channel and of the next one.
-        """
-        vectors = self._vectors_of_row(problem)
-        exchanged = threads + threads // vectors * self._group(problem)
-        return (
-            problem.x.dims[0] * vectors * self._bytes_of_vectors(problem) + MOMENTS * problem.compute_bytes * exchanged
-        )
-
-    def _several_channels(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
-        group, vectors = self._group(problem), self._vectors_of_row(problem)
-        images, channels = problem.x.dims[:2]
-        fields = structure(
-            *fields_of(
-                c_uint, images=images, channels=channels, group=group, vectors=vectors, plane=problem.plane or 1
-            ),
-            ("count", problem.number(problem.count)),
-        )
-        # An SM has four resident blocks if there are many, else two.
-        many = channels // group > 2 * problem.device.multiprocessors and vectors <= THREADS
-        four = 4 * (self._group_bytes(problem, THREADS) + RESERVED_BYTES) <= problem.device.shared_bytes_per_block
-        threads = THREADS if many and four else MORE_THREADS
-        kernel = f"{'backward' if problem.is_gradient else 'training'}_channels"
-        return launch_of(
-            problem, kernel, [("channels", fields)], (channels // group, 1, 1), threads,
-            self._group_bytes(problem, threads), **definitions,
-        )  # fmt: skip
 
     def _one_channel(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
         plane, width = problem.plane or 1, problem.width
