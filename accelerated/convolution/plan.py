@@ -29,7 +29,7 @@ from .data_gradient.folded import DataGradientFolded
 from .data_gradient.grouped import DataGradientGrouped
 from .data_gradient.residue_classes import DataGradient, DataGradientProblem
 from .data_gradient.small_channels import DataGradientSmallChannels
-from .depthwise.depthwise import Depthwise, DepthwiseTma
+from .depthwise.depthwise import Depthwise
 from .depthwise.windows import DepthwiseWindows
 from .filter_gradient.depthwise import DepthwiseFilterGradient, DepthwiseFilterGradientTma
 from .filter_gradient.direct import FilterGradientDirect
@@ -66,7 +66,6 @@ serve(
     described(ConvolutionProblem),
     (
         ConvolutionCopiedPatches(),
-        DepthwiseTma(),
         Depthwise(),
         DepthwiseWindows(),
         Tiny(),

@@ -12,7 +12,7 @@ from ...reproducible import Order
 from ...scalars import fill
 from ...solver import Solver, seconds_otherwise
 from ..composed import Inner
-from ..depthwise.depthwise import Depthwise, DepthwiseTma
+from ..depthwise.depthwise import Depthwise
 from ..depthwise.windows import Windows
 from ..problem import EpilogueStruct
 from .residue_classes import DataGradientProblem
@@ -34,9 +34,7 @@ class DataGradientDepthwise(Solver[DataGradientProblem]):
             return self.estimated_seconds(problem) < seconds_otherwise(self, problem)
         # Without strides the gradient is one convolution. Common windows have their own kernels (depthwise.py).
         plain = prod(problem.operation.convolution.stride) == 1
-        return not (
-            plain and isinstance(Inner(problem.classes[0].forward, problem.device).solver, (Depthwise, DepthwiseTma))
-        )
+        return not (plain and isinstance(Inner(problem.classes[0].forward, problem.device).solver, Depthwise))
 
     def summation_order(self, problem: DataGradientProblem) -> Order:
         return Order("fma", (problem.operation.dx.data_type, problem.operation.compute_type, "taps by residues"))

@@ -2,27 +2,14 @@
 //
 // Tiling: kernels compiled for common windows slide down a column of rows. A thread owns CHANNELS channels (one in
 // NCHW) and COLUMNS columns. It reads each row of x once, AHEAD of its use, and adds it to the OPEN rows of y whose
-// windows contain it. Taps and sums stay in registers. In NHWC, TMA loads the rows (tma.cuh). Unaligned operands are
-// summed one result at a time. windows.cu serves other windows.
+// windows contain it. Taps and sums stay in registers. Unaligned operands are summed one result at a time. windows.cu
+// serves other windows.
 //
 // Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 has time for 28 instructions per 16-bit output; with 3 x 3
 // windows the loops take 16 to 22 (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
-#include "primitives/tma.cuh"
-
-// Describes the ring of tma.cuh.
-struct Ring {
-  FastDivmod vectors;  // vectors of CHANNELS per block
-  int stages;          // stages of the ring
-  int boxes;           // boxes per stage
-  int box_bytes, row_bytes;
-  int columns;  // columns of y per block
-};
 
 struct Arguments : Operands<ELEMENT> {
-  long long reserved[3];
-  TensorMap image;  // map of x for the ring
-  Ring ring;
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod vectors, columns, row_tiles,
@@ -88,7 +75,7 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
 
 // The host defines WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in groups of STEP rows), THREADS and
 // BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for NCHW, PADDING on the left, X_VECTOR and Y_VECTOR.
-// The last two are elements of x and y per access. For TMA it defines RING_THREADS and RING_BLOCKS.
+// The last two are elements of x and y per access.
 constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows whose windows meet a group of rows of x
 constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
 constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a thread tile
@@ -109,10 +96,7 @@ template <int WIDTH> struct Neighbours {
   // Reads zeros outside of the first `limit` columns.
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit) {
     words = {};
-    if (static_cast<unsigned>(column) < static_cast<unsigned>(limit))
-      take(reinterpret_cast<const unsigned char*>(from));
-  }
-  __device__ __forceinline__ void take(const unsigned char* from) {
+    if (static_cast<unsigned>(column) >= static_cast<unsigned>(limit)) return;
     if constexpr (PAIRS && WIDTH == 1) words.item[0] = *reinterpret_cast<const uint16_t*>(from);
     else words = *reinterpret_cast<const Vector<Word, WORDS>*>(from);
   }
@@ -138,10 +122,6 @@ struct Row {
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int step) {
 #pragma unroll
     for (int j = 0; j < FIELD; j++, from += step) vectors[j].read(from, column + j, limit);
-  }
-  __device__ __forceinline__ void take(const unsigned char* from, int step) {
-#pragma unroll
-    for (int j = 0; j < FIELD; j++) vectors[j].take(from + j * step);
   }
   __device__ __forceinline__ COMPUTE at(int column, int channel) const { return vectors[column].at(channel); }
 };
@@ -301,15 +281,6 @@ __device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int ph
         }
   }
 }
-
-#ifdef RING_THREADS
-#include "convolution/depthwise/tma.cuh"
-extern "C" __global__ void __launch_bounds__(RING_THREADS, RING_BLOCKS)
-    convolution_depthwise_tma(const __grid_constant__ Arguments a) {
-  griddepcontrol_wait();
-  pipelined_tiles(a);
-}
-#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_static(const Arguments a) {
   griddepcontrol_wait();

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import c_int, c_longlong, c_ubyte
+from ctypes import c_int
 from math import lcm
 from typing import Any
 
 from dualdnn.api.operations import TensorSpec
 
-from ...plans import Launch, factors, fields_of, pointers, type_definitions
+from ...plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod, blocks
-from ...primitives.tma import MAP_BYTES, TmaLaunch, mapped_structure
 from ...reproducible import Order
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
@@ -26,10 +25,8 @@ from ..problem import (
     operand_names,
     operation_product,
 )
-from .tma import RingStruct, box_fill, ring, ring_definitions
 
 SOURCE = "convolution/depthwise/depthwise.cu"
-RING_KERNEL = "convolution_depthwise_tma"
 CHANNELS = 4  # channels per vector where a thread computes one output at a time
 NEIGHBOURS = 32  # maximum of neighbouring threads that share a pixel
 
@@ -42,7 +39,6 @@ BLOCKS = 1  # minimum of blocks per multiprocessor
 AHEAD = 2  # rows of x that are read before they are needed
 ROWS = range(7, 15)  # rows per thread tile; fewer rows give more threads
 ENOUGH = 300_000  # threads, several times as many as a GPU holds at once
-MIN_BOX_FILL = 0.5  # share of the boxes of TMA that channels fill; with 16 of 64 channels, TMA takes twice as long
 TILE_COST = 20  # fixed cost of a thread tile, in products
 
 
@@ -65,32 +61,6 @@ class DepthwiseSolver(ConvolutionSolver):
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return Rates.LAUNCH + problem.memory_seconds
-
-
-class DepthwiseTma(DepthwiseSolver):
-    """Serve common windows in NHWC with thread tiles whose rows TMA loads."""
-
-    name = "convolution.depthwise_tma"
-
-    def takes(self, o: Convolution, device: Any) -> bool:
-        return bool(ring_definitions(o, device)) if _is_static(o) and _has_channels_last(o) else False
-
-    def applies(self, problem: ConvolutionProblem) -> bool:
-        return self.serves(problem) and box_fill(problem.operation.x) >= MIN_BOX_FILL
-
-    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        o, device = problem.operation, problem.device
-        definitions = _definitions_of_channels(o) | ring_definitions(o, device)
-        fallback, module = _static_launch(problem, definitions), _module(o, definitions)
-        found = ring(o, definitions, device)
-        channel_blocks, tiles, rows = found.shape.blocks(o)
-        value = operation_product(o)
-        arguments = _arguments(o, value, found.arguments, (1, tiles, rows, channel_blocks), found.shape.rows)
-        grid, block = (o.x.dims[0] * channel_blocks * tiles * rows, 1, 1), (found.shape.threads, 1, 1)
-        function = device.function(SOURCE, RING_KERNEL, module)
-        launch = Launch(function, arguments, fallback.operands, grid, block, found.shape.shared_bytes)
-        maps = ((type(arguments).image.offset, 0, 0, found.image),)
-        return [TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, maps, fallback, aligned=(1, 2, 3))]
 
 
 class Depthwise(DepthwiseSolver):
@@ -132,7 +102,7 @@ def _launch(
     threads = o.x.dims[0] * value.output[0].divisor * neighbours * channel_blocks * columns
     rows = rows_of(height, threads) if rows_of else 1
     row_tiles = -(-height // rows)
-    arguments = _arguments(o, value, RingStruct(), (neighbours, columns, row_tiles, channel_blocks), rows)
+    arguments = _arguments(o, value, (neighbours, columns, row_tiles, channel_blocks), rows)
     function = problem.device.function(SOURCE, name, _module(o, definitions))
     grid, block = blocks(threads * row_tiles, THREADS), (THREADS, 1, 1)
     return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)
@@ -142,16 +112,11 @@ def _module(o: Convolution, definitions: dict[str, int]) -> tuple[tuple[str, str
     return type_definitions(o.x.scalar_type, o, **{key: str(number) for key, number in definitions.items()})
 
 
-def _arguments(
-    o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
-) -> Any:
+def _arguments(o: Convolution, value: ConvolutionStruct, divisors: tuple[int, int, int, int], rows: int) -> Any:
     """Return ``Arguments`` of depthwise.cu."""
     names, last = ("vectors", "columns", "row_tiles", "blocks"), channels_last(o.x) and channels_last(o.y)
     fields = [
         *pointers(5),
-        ("reserved", (c_longlong * 3)()),
-        ("image", (c_ubyte * MAP_BYTES)()),
-        ("ring", ring),
         ("convolution", value),
         ("epilogue", epilogue(o)),
         *((name, FastDivmod.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
@@ -161,7 +126,7 @@ def _arguments(
             c_int, rows=rows, packed=last and vector_of(CHANNELS, o.x.dims[1], steps_around(o.x, 1)) == CHANNELS
         ),
     ]
-    return mapped_structure(*fields)
+    return structure(*fields)
 
 
 def _factors(operation: Convolution) -> list[tuple[str, Any]]:

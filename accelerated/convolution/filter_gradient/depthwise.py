@@ -12,14 +12,23 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ...plans import Launch, Plan, arrays_of, fields_of, pointers, structure, type_definitions, with_alignment
+from ...plans import (
+    ELEMENTS,
+    Launch,
+    Plan,
+    arrays_of,
+    fields_of,
+    pointers,
+    structure,
+    type_definitions,
+    with_alignment,
+)
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, has_tma, mapped_structure
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, UnswizzledTiledMap, has_tma, mapped_structure
 from ...solver import BYTES_PER_SECOND, Solver
 from ..composed import At, ComposedPlan, within
-from ..depthwise.tma import tiled_map
-from ..problem import VECTOR_BYTES, Rates, channels_last
+from ..problem import VECTOR_BYTES, Rates, channels_last, rounded_up
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
@@ -244,7 +253,7 @@ class _TmaDivision(_Division):
     @property
     def is_possible(self) -> bool:
         """Return whether TMA can read both tensors, and rows while others are added."""
-        maps = (tiled_map(self.operation.x, self.x_box), tiled_map(self.operation.dy, self.dy_box))
+        maps = (_tiled_map(self.operation.x, self.x_box), _tiled_map(self.operation.dy, self.dy_box))
         return self.stages > 1 and all(made.is_possible for made in maps)
 
     def launch(self) -> Launch:
@@ -268,9 +277,21 @@ class _TmaDivision(_Division):
             self.grid, ((self.warps + 1) * WARP, 1, 1),
             max(self.stages * self.stage_bytes, sums_bytes) + ROW_BYTES,
         )  # fmt: skip
-        placed = (("image", 0, tiled_map(o.x, self.x_box)), ("incoming", 1, tiled_map(o.dy, self.dy_box)))
+        placed = (("image", 0, _tiled_map(o.x, self.x_box)), ("incoming", 1, _tiled_map(o.dy, self.dy_box)))
         maps = tuple((getattr(type(arguments), name).offset, operand, 0, made) for name, operand, made in placed)
         return TmaLaunch(device, (SOURCE, self.definitions), entry, launch, maps, None)
+
+
+def _tiled_map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledTiledMap:
+    """Return the TMA map of a tensor with the dimensions (channels, columns, rows, images)."""
+    order, bytes_ = (1, 3, 2, 0), tensor.scalar_bytes
+    extent = tuple(tensor.dims[d] for d in order)
+    strides = [tensor.strides[d] * bytes_ for d in order[1:]]
+    for d, size in enumerate(extent[1:]):
+        if size == 1:  # TMA never uses the stride, but it must be valid.
+            step = extent[d] * (strides[d - 1] if d else bytes_)
+            strides[d] = rounded_up(step, COPY_ALIGNMENT)
+    return UnswizzledTiledMap(ELEMENTS[tensor.scalar_type], extent, tuple(strides), box)
 
 
 def _part(rows: int, columns: int) -> tuple[int, int]:

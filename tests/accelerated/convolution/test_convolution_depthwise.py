@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import pytest
 from convolution_operations import check as run
 from convolution_operations import family_of
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.depthwise import depthwise as convolution_depthwise
-from dualdnn.accelerated.convolution.depthwise import tma as ring
 from dualdnn.accelerated.solver import possible_solvers
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
@@ -168,11 +166,9 @@ def test_nan_outside_of_windows_changes_no_result(backend):
 
 
 def test_window_and_layout_decide_the_preferred_solver():
-    """TMA serves NHWC in half and float if channels fill half a box. Thread tiles serve the other windows with a
-    kernel of their size, and one kernel serves all other windows."""
-    wide, planes = depthwise(40, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
-    assert preferred(wide) == "depthwise_tma"
-    for operation in (depthwise(16, (6, 7)), depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
+    """Thread tiles serve windows with a kernel of their size, and one kernel serves all other windows."""
+    planes = depthwise(2, (4, 8), layout=NCHW)
+    for operation in (depthwise(40, (6, 7)), depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
         assert preferred(operation) == "depthwise"
     large = depthwise(8, (400, 300))
     mixed = replace(large, y=TensorSpec.packed(HALF, large.y.dims, NCHW))
@@ -215,28 +211,6 @@ def test_a_channel_may_have_several_filters(backend, layout):
     w = replace(made.w, dims=(18, 1, 3, 3))
     y = TensorSpec.packed(HALF, made.convolution.output_dims(made.x.dims, w.dims), layout)
     run(backend, replace(made, w=w, y=y, alpha=-1.5, beta=0.5), "convolution.depthwise_windows")
-
-
-@pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
-def test_blocks_with_tma_cover_the_tensor_and_fit_shared_memory(window, stride):
-    """The chosen blocks fit shared memory and the thread limit, and cover every channel, column and row."""
-    for channels, size, images in ((8, 1, 1), (64, 7, 3), (96, 112, 64), (256, 56, 64), (960, 7, 128), (32, 300, 2)):
-        for data_type in (HALF, FLOAT):
-            operation = depthwise(
-                channels, (size, size), window, images=images, data_type=data_type, stride=stride, padding=window // 2
-            )
-            definitions, launch = chosen(operation, "convolution.depthwise_tma")
-            shape = ring.ring(operation, definitions, Recorder()).shape
-            blocks = shape.blocks(operation)
-            assert launch.grid[0] == images * prod(blocks) and launch.block[0] == shape.threads <= shape.window.threads
-            held = (shape.boxes * shape.box[0], shape.columns, shape.rows)
-            for extent, block, count in zip(
-                operation.y.dims[1:], (held[0], held[2], held[1]), (blocks[0], blocks[2], blocks[1]), strict=True
-            ):
-                assert block * count >= extent > block * (count - 1)
-            assert shape.stages >= 2 and shape.shared_bytes <= shape.window.block_bytes
-            assert shape.vectors * shape.column_tiles <= shape.threads - 32 and max(shape.box) <= 256
-            assert shape.box[1] >= (shape.columns - 1) * stride + window
 
 
 class Recorder:

@@ -188,7 +188,7 @@ def test_preferred_kernels_are_built_ahead(wanted, operation):
     device = AcceleratedBackend("emulated").device
     listing = build_ahead.Listing(device)
     plan = build_ahead.plan(replace(operation, workspace_bytes=build_ahead.workspace_bytes(operation, device)), listing)
-    specialised = plan.solver in ("convolution.depthwise", "convolution.depthwise_tma")
+    specialised = plan.solver == "convolution.depthwise"
     assert all(map(build_ahead.takes_any_shape, listing.modules)) == (not specialised)
     assert set(filter(build_ahead.takes_any_shape, listing.modules)) <= wanted
 
