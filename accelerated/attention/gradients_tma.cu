@@ -17,7 +17,8 @@ constexpr bool SPLIT = SIZE * PARTS > 128;
 constexpr int PIECES = SIZE * PARTS > 384 ? 2 : 1;  // pieces, one after the other, of the tile beside the stages
 // The products for a tile's scores overlap with the sums of the tile before where the registers suffice.
 constexpr bool OVERLAPS = SIZE < 256 && STAGES > 1;
-constexpr int OTHERS = 64, STAGE_BYTES = SPLIT ? BLOCK_BYTES : 2 * BLOCK_BYTES;
+constexpr int OTHERS = 64;  // vectors per tile of a stage
+constexpr int STAGE_BYTES = SPLIT ? BLOCK_BYTES : 2 * BLOCK_BYTES;
 
 struct GradientTmaArguments {
   const void* q;  // The maps read these four operands.

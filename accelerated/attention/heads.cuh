@@ -2,7 +2,10 @@
 #pragma once
 #include "attention/vectors.cuh"
 
-constexpr int LANES = 16, PANEL = 16, ITEMS = TILE / LANES, THREADS = LANES * LANES;
+constexpr int LANES = 16;            // threads along each side of a tile
+constexpr int PANEL = 16;            // elements of a vector per step
+constexpr int ITEMS = TILE / LANES;  // rows and columns per thread
+constexpr int THREADS = LANES * LANES;
 // Each thread owns the elements (ty + LANES * i, tx + LANES * j) of a tile, for i and j below ITEMS.
 
 // Locates the vectors of each head. They are projected vectors in a space, or the vectors of the call, which all heads

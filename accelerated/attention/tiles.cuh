@@ -14,9 +14,11 @@
 
 using FACTOR = std::conditional_t<same_type<ELEMENT, float>, bfloat16, ELEMENT>;
 constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;  // tiles per tile of elements
-constexpr int BOX = 64, BOXES = SIZE / BOX;               // elements of a vector per box; boxes per vector
+constexpr int BOX = 64;                                   // elements of a vector per box
+constexpr int BOXES = SIZE / BOX;                         // boxes per vector
 constexpr int ROW_BYTES = 128;                            // bytes of a vector per box
-constexpr int ACCESS = 8, ACCESSES = ROW_BYTES / 16;      // elements per access; accesses per row
+constexpr int ACCESS = 8;                                 // elements per access
+constexpr int ACCESSES = ROW_BYTES / 16;                  // accesses per row
 constexpr float LOG2_E = 1.4426950408889634f;
 
 // Locates vectors of one head, consecutive in time.

@@ -4,16 +4,21 @@
 #include "attention/tiles.cuh"
 #include "primitives/tma.cuh"
 
-constexpr int WARPGROUP = 128, CONSUMERS = WARPGROUP * WARPGROUPS, ROWS = 64 * WARPGROUPS;
-constexpr int BOX_BYTES = 64 * ROW_BYTES,
-              BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 vectors of 64 or all elements
+constexpr int WARPGROUP = 128;                          // threads
+constexpr int CONSUMERS = WARPGROUP * WARPGROUPS;       // threads that compute
+constexpr int ROWS = 64 * WARPGROUPS;                   // own vectors of an item
+constexpr int BOX_BYTES = 64 * ROW_BYTES;               // 64 vectors of 64 elements
+constexpr int BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 vectors of all elements
 constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // bytes for an item's own vectors
 // One producer thread loads. The other producer warps search tiles for infinities and NaNs, which weights of zero must
 // not multiply.
-constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = WARPGROUP - 32;
+constexpr int LOADER = CONSUMERS;               // index of the thread that loads
+constexpr int FIRST_SEARCHER = CONSUMERS + 32;  // index of the first such thread
+constexpr int SEARCHERS = WARPGROUP - 32;       // threads
 // All threads of a block together must not exceed the registers of its launch. A single consumer warpgroup takes no
 // registers from others.
-constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
+constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32;    // per thread
+constexpr int CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;  // per thread
 template <class Produce, class Consume> __device__ __forceinline__ void run_roles(Produce produce, Consume consume) {
   if (threadIdx.x >= CONSUMERS) {
     if constexpr (WARPGROUPS > 1) setmaxnreg_decrease<PRODUCER_REGISTERS>();

@@ -10,13 +10,16 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr unsigned THREADS = 256, WARP = 32, WARPS = THREADS / WARP;
+constexpr unsigned THREADS = 256;           // per block
+constexpr unsigned WARP = 32;               // threads
+constexpr unsigned WARPS = THREADS / WARP;  // per block
 constexpr unsigned WIDTH = 16 / sizeof(ELEMENT);
 using Elements = Vector<ELEMENT, WIDTH>;
 
 constexpr int BATCH = 8;  // vectors in flight per thread
 // Where at most FEW threads share a channel, the first of them adds their sums; otherwise a warp does.
-constexpr unsigned MAX_CHANNELS = 512, FEW = 8;
+constexpr unsigned MAX_CHANNELS = 512;
+constexpr unsigned FEW = 8;  // threads
 
 struct Arguments {
   const ELEMENT* dy;

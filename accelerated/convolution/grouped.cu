@@ -11,10 +11,12 @@
 #include "convolution/problem.cuh"
 
 // The host defines GROUPS, FILTERS and CHANNELS (grouped.py).
-constexpr int THREADS = 128, PIXELS = 4;   // per block; per thread
-constexpr int VALUES = GROUPS * CHANNELS;  // elements of x per lane and pixel
-constexpr int RESULTS = GROUPS * FILTERS;  // elements of y per lane and pixel
-constexpr int FACTORS = VALUES * FILTERS, AT_ONCE = FACTORS < 4 ? FACTORS : 4;
+constexpr int THREADS = 128;                        // per block
+constexpr int PIXELS = 4;                           // per thread
+constexpr int VALUES = GROUPS * CHANNELS;           // elements of x per lane and pixel
+constexpr int RESULTS = GROUPS * FILTERS;           // elements of y per lane and pixel
+constexpr int FACTORS = VALUES * FILTERS;           // elements of w per lane and tap
+constexpr int AT_ONCE = FACTORS < 4 ? FACTORS : 4;  // factors read at once
 
 struct Arguments : Operands<ELEMENT> {
   const int* notes;         // one per block of the product: 1 if its results are right (pack_groups.py)

@@ -11,10 +11,11 @@
 // word.
 #include "primitives/types.cuh"
 
-constexpr int STATES = 2 * MAX_LABEL + 1, WARPS = (STATES + 31) / 32, AHEAD = 4;
-constexpr int LINK = 0xffff,
-              // `links` hold the next equal label. LATER marks a label that is not the first of its equals.
-    LATER = 0x10000;
+constexpr int STATES = 2 * MAX_LABEL + 1;  // labels, and blanks around them
+constexpr int WARPS = (STATES + 31) / 32;  // warps with a thread per state
+constexpr int AHEAD = 4;                   // steps of time that are fetched early
+constexpr int LINK = 0xffff;               // mask of a link to the next equal label
+constexpr int LATER = 0x10000;             // marks a label that is not the first of its equals
 
 struct Sequence {  // one entry of the workspace
   int times;       // the input length; negative without an alignment

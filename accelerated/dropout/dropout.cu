@@ -13,7 +13,9 @@
 #include "primitives/philox.cuh"
 #include "primitives/types.cuh"
 
-constexpr int OCTET = 8, WIDTH = 16 / sizeof(ELEMENT), VECTORS = OCTET / WIDTH;
+constexpr int OCTET = 8;                     // elements per byte of the mask
+constexpr int WIDTH = 16 / sizeof(ELEMENT);  // elements per vector
+constexpr int VECTORS = OCTET / WIDTH;       // per octet
 using ElementVector = Packed<WIDTH>;
 
 struct Drawn {  // It decides which elements the forward call keeps.
@@ -167,9 +169,9 @@ struct TileArguments {
   FastDivmod lanes, last_lanes;                  // channels per tile, and in the last tile
 };
 
-// TILE_BYTES are the mask bytes per channel of a tile. STRADDLES: octets may begin at any pixel.
-constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + STRADDLES;
-constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;  // vectors in flight per thread
+constexpr int TILE_BYTES = TILE_PIXELS / OCTET;      // bytes of the mask per channel of a tile
+constexpr int TILE_OCTETS = TILE_BYTES + STRADDLES;  // Octets may begin at any pixel where STRADDLES is 1.
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;       // vectors in flight per thread
 
 // Vectors have TILE_WIDTH contiguous elements: channels of one pixel, or also of consecutive pixels where a tile has
 // all channels.

@@ -155,7 +155,8 @@ KERNEL(Squares, squares, pixels, 1)
 KERNEL(Gradient, gradient, channels, RESIDENT_BLOCKS)
 KERNEL(Gradient, gradient, pixels, 1)
 
-constexpr int COLUMNS = 8, LANES = THREADS / COLUMNS;  // channels per block; threads per channel
+constexpr int COLUMNS = 8;                // channels per block
+constexpr int LANES = THREADS / COLUMNS;  // threads per channel
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_finish(const Arguments a) {
   griddepcontrol_wait();

@@ -2,9 +2,9 @@
 #pragma once
 #include "fused_ops/problem.cuh"
 
-// GRADIENT_BATCH is the number of accesses in flight per thread along channels. Registers then allow three blocks per
-// SM.
-constexpr int RESIDENT_BLOCKS = 3, GRADIENT_BATCH = WIDTH == 1 ? 8 : 2;
+// Registers allow this number of blocks per SM with this number of accesses in flight.
+constexpr int RESIDENT_BLOCKS = 3;                  // blocks per SM
+constexpr int GRADIENT_BATCH = WIDTH == 1 ? 8 : 2;  // accesses in flight per thread along channels
 
 // dx = of_dy * dz + (of_x * (x - mean) + constant)
 struct alignas(16) Factors {

@@ -9,7 +9,8 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int WARP = 32, WARPS = THREADS / WARP;
+constexpr int WARP = 32;                               // threads
+constexpr int WARPS = THREADS / WARP;                  // per block
 constexpr int WIDTH = VECTOR_BYTES / sizeof(ELEMENT);  // elements per access
 constexpr int BATCH = WIDTH == 1 ? 8 : 4;              // accesses to a tensor that a thread has in flight
 using Packed = Vector<ELEMENT, WIDTH>;

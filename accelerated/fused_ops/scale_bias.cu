@@ -92,8 +92,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
 }
 
 // A lane has several vectors of each channel where vectors are single elements.
-constexpr int VECTORS = WIDTH == 1 ? 4 : 1, SLOTS = VECTORS * WIDTH;
-constexpr int CHANNELS = 2;  // channels that a lane reads together
+constexpr int VECTORS = WIDTH == 1 ? 4 : 1;  // per lane and channel
+constexpr int SLOTS = VECTORS * WIDTH;       // elements per lane and channel
+constexpr int CHANNELS = 2;                  // channels that a lane reads together
 constexpr int PIXEL_THREADS = WARP / GROUP * WARP;
 static_assert(GROUP == 8, "a warp has a byte of each word");
 

@@ -14,7 +14,8 @@
 
 #if TENSOR_CORES
 
-constexpr int ROW_BYTES = 128, VECTORS = 8;
+constexpr int ROW_BYTES = 128;                // bytes per row of a tile
+constexpr int VECTORS = 8;                    // vectors per row of a tile
 constexpr int VECTOR = 16 / sizeof(ELEMENT);  // elements per 16-byte vector
 // TILE_K is the number of k per K-block, and of columns per box of an MN-major tile.
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);

@@ -20,7 +20,8 @@ struct CopyArguments {
   int rows, k, pitch;      // `pitch` is the stride between rows of the copy, in elements.
 };
 
-constexpr int COPIED = 64, COPY_THREADS = 256;  // columns and k per block; threads per block
+constexpr int COPIED = 64;         // columns and k per block
+constexpr int COPY_THREADS = 256;  // threads per block
 
 extern "C" __global__ void __launch_bounds__(256) gemm_parts_copy(const CopyArguments a) {
   griddepcontrol_wait();

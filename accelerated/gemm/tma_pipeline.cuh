@@ -6,7 +6,8 @@
 #pragma once
 #include "primitives/tma.cuh"
 
-constexpr int ROW_BYTES = 128, WARPGROUP = 128;
+constexpr int ROW_BYTES = 128;  // bytes per row of a box
+constexpr int WARPGROUP = 128;  // threads
 constexpr int MAX_STAGES = 12;
 // The warps of a producer, the first warpgroup of a block, may share the boxes of a K-block. One thread of each loads
 // its part. A single thread takes 200 clocks for each box, which may be longer than the products.

@@ -8,8 +8,8 @@
 #include "graph/stored.cuh"
 #include "primitives/geometry.cuh"
 
-// channels per block that adds segments; threads per channel
-constexpr int FINISH_LANES = 2, SEGMENTS = THREADS / FINISH_LANES;
+constexpr int FINISH_LANES = 2;                   // channels per block that adds segments
+constexpr int SEGMENTS = THREADS / FINISH_LANES;  // threads per channel there
 constexpr int IN_FLIGHT = 5;  // segments whose sums a thread reads at once; all of them where they fill the device
 
 struct Arguments {

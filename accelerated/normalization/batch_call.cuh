@@ -9,9 +9,11 @@
 #define STREAMS 0  // 1 where the data exceed L2: the last reads and the writes are evicted first
 #endif
 
-// CALLS says at compile time which calls a kernel serves. Except in generic calls, alpha is 1 and beta is 0. Calls fuse
-// nothing, a ReLU, or z and a ReLU.
-constexpr int ANY = 0, ALONE = 1, RECTIFIED = 2, ADDED = 3;
+// CALLS says at compile time which calls a kernel serves. Except in generic calls, alpha is 1 and beta is 0.
+constexpr int ANY = 0;        // generic
+constexpr int ALONE = 1;      // fuses nothing
+constexpr int RECTIFIED = 2;  // fuses a ReLU
+constexpr int ADDED = 3;      // fuses z and a ReLU
 constexpr bool PLAIN = CALLS == ALONE;
 
 // A mask has one byte for each 16 bytes of elements. A byte's lowest bit belongs to its first element.

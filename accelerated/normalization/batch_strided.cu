@@ -15,8 +15,16 @@
 #include "normalization/batch.cuh"
 
 // These constants index the operands of both directions.
-constexpr int SCALE = 0, MEAN = 1, X = 2, Z = 3, Y = 4, FORWARD = 5;
-constexpr int DY = 3, DZ = 4, DX = 5, BACKWARD = 6;
+constexpr int SCALE = 0;
+constexpr int MEAN = 1;
+constexpr int X = 2;
+constexpr int Z = 3;
+constexpr int Y = 4;
+constexpr int FORWARD = 5;  // number of operands
+constexpr int DY = 3;
+constexpr int DZ = 4;
+constexpr int DX = 5;
+constexpr int BACKWARD = 6;  // number of operands
 
 struct ForwardArguments {
   ForwardCall call;

@@ -12,7 +12,8 @@
 #include "normalization/power.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int BEHIND = (WINDOW - 1) / 2, AHEAD = WINDOW - 1 - BEHIND;
+constexpr int BEHIND = (WINDOW - 1) / 2;    // window elements before the centre
+constexpr int AHEAD = WINDOW - 1 - BEHIND;  // window elements after the centre
 constexpr int LAST = CHANNELS - 1;
 
 template <int OPERANDS> struct FewChannels {

@@ -13,7 +13,9 @@
 #include "normalization/windows.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int BEHIND = (WINDOW - 1) / 2, AHEAD = WINDOW - 1 - BEHIND, KEPT = WINDOW - 1;
+constexpr int BEHIND = (WINDOW - 1) / 2;    // window elements before the centre
+constexpr int AHEAD = WINDOW - 1 - BEHIND;  // window elements after the centre
+constexpr int KEPT = WINDOW - 1;            // elements of a window that the next one may share
 
 template <int OPERANDS> struct Columns {
   COMPUTE alpha, beta;

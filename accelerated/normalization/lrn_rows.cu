@@ -10,7 +10,8 @@
 #include "normalization/windows.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int BEHIND = (WINDOW - 1) / 2, AHEAD = WINDOW - 1 - BEHIND;
+constexpr int BEHIND = (WINDOW - 1) / 2;    // window elements before the centre
+constexpr int AHEAD = WINDOW - 1 - BEHIND;  // window elements after the centre
 constexpr int VECTOR = 16 / sizeof(ELEMENT);
 
 template <int OPERANDS> struct Rows {
@@ -36,7 +37,8 @@ struct BackwardArguments {
 
 // A window extends up to AROUND_FORWARD vectors on each side of a vector. Backward, its terms need AROUND_BACKWARD
 // vectors.
-constexpr int AROUND_FORWARD = (AHEAD + VECTOR - 1) / VECTOR, AROUND_BACKWARD = (WINDOW - 1 + VECTOR - 1) / VECTOR;
+constexpr int AROUND_FORWARD = (AHEAD + VECTOR - 1) / VECTOR;        // vectors
+constexpr int AROUND_BACKWARD = (WINDOW - 1 + VECTOR - 1) / VECTOR;  // vectors
 static_assert(2 * AROUND_BACKWARD <= 32);
 constexpr int EXTRA = WHOLE_POSITIONS ? 0 : 1;  // 1 where positions cross the edges of a warp, so that it needs a halo
 

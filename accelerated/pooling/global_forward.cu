@@ -7,7 +7,8 @@
 #include "pooling/functors.cuh"
 #include "pooling/global_window.cuh"
 
-constexpr int WARP = 32, MAX_WARPS = 32;
+constexpr int WARP = 32;       // threads
+constexpr int MAX_WARPS = 32;  // per block
 
 struct GlobalArguments {
   const ELEMENT* x;

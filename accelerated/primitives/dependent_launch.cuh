@@ -17,7 +17,8 @@
 // next kernel begins when every block has launched dependents or ended. In very large grids only the last MANY_BLOCKS,
 // more than run at a time, need to launch. Large element-by-element operations then take 2 % less than without any
 // launch.
-constexpr unsigned MANY_BLOCKS_BEFORE_READS = 264, MANY_BLOCKS = 2048;
+constexpr unsigned MANY_BLOCKS_BEFORE_READS = 264;
+constexpr unsigned MANY_BLOCKS = 2048;
 
 __device__ __forceinline__ unsigned grid_blocks() { return gridDim.x * gridDim.y; }
 
@@ -30,7 +31,8 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents_if(bool now) {
 // This call precedes the wait in a kernel shorter than a launch; the next kernel already waits when this one ends. In a
 // chain, element-by-element operations on one operand of up to 1 MB take 0.77 us instead of 0.93 to 1.1 (H200). Longer
 // kernels take up to 40 % more with it: two operands, reductions, softmax, pooling, layout changes.
-constexpr unsigned SHORT_GRID = 132, SHORT_GRID_OF_ITEMS = 264;
+constexpr unsigned SHORT_GRID = 132;           // blocks
+constexpr unsigned SHORT_GRID_OF_ITEMS = 264;  // blocks of element-by-element kernels that take single items
 __device__ __forceinline__ void griddepcontrol_launch_dependents_early(unsigned blocks = SHORT_GRID) {
   griddepcontrol_launch_dependents_if(gridDim.x <= blocks);
 }

@@ -21,11 +21,13 @@
 #include "primitives/tma.cuh"
 #include "rnn/cells.cuh"
 
-constexpr int THREADS = 256, WARPS = THREADS / 32;
+constexpr int THREADS = 256;                 // per block
+constexpr int WARPS = THREADS / 32;          // per block
 constexpr int PIECE = 16 / sizeof(ELEMENT);  // elements per load of a thread
 constexpr int PAIR = 4 * PIECE;              // elements of K that two products of 32 bytes take
-constexpr int SEQUENCES = 8 * N_TILES, ROWS = 16 * M_TILES;
-constexpr int OWN_ROWS = ROWS / PARTS;  // rows whose sums over all of K a block needs
+constexpr int SEQUENCES = 8 * N_TILES;       // per tile
+constexpr int ROWS = 16 * M_TILES;           // rows of the matrix per tile
+constexpr int OWN_ROWS = ROWS / PARTS;       // rows whose sums over all of K a block needs
 // The pitch of a row of sums puts sixteen units of a sequence in different banks. Where threads read neighbouring
 // sequences together, it puts rows of different blocks in different banks.
 constexpr int OWN_PITCH = SEQUENCES + 2;

@@ -29,7 +29,8 @@ struct Arguments {
 // Each unit has one row per gate in the block's matrix. A GRU whose inputs are multiplied here has one more, because
 // its reset gate multiplies only one of the two products.
 constexpr bool SPLITS_GATE = STACKED && CELL == GRU;
-constexpr int UNIT_ROWS = GATES + SPLITS_GATE, UNITS = OWN_ROWS / UNIT_ROWS;
+constexpr int UNIT_ROWS = GATES + SPLITS_GATE;  // rows per unit
+constexpr int UNITS = OWN_ROWS / UNIT_ROWS;     // per block
 using Cells = CellsOf<UNITS, false>;
 constexpr int CELLS_PER_THREAD = Cells::PER_THREAD;
 

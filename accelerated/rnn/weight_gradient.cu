@@ -59,8 +59,12 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
 
 // Bias gradients: each block sums COLUMNS columns of the gate gradients over all vectors. Each thread takes a vector of
 // columns, 16 bytes where the rows are aligned.
-constexpr int COLUMNS = 32, ACCESS = 16 / sizeof(ELEMENT), ACCESSES = COLUMNS / ACCESS, THREADS = 1024;
-constexpr int ROWS = THREADS / ACCESSES, WARPS = THREADS / 32;
+constexpr int COLUMNS = 32;                   // per block
+constexpr int ACCESS = 16 / sizeof(ELEMENT);  // elements per vector
+constexpr int ACCESSES = COLUMNS / ACCESS;    // vectors across the columns
+constexpr int THREADS = 1024;                 // per block
+constexpr int ROWS = THREADS / ACCESSES;      // vectors of gradients that a block reads at once
+constexpr int WARPS = THREADS / 32;           // per block
 
 __device__ __forceinline__ void sum_biases(const Arguments& a, const Layer& layer, const Regions& regions,
                                            int direction, int block) {

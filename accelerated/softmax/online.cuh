@@ -57,7 +57,8 @@ template <int INPUTS> struct Arguments {
   Geometry<INPUTS + 1> along;  // geometry of positions for strided rows, else of vectors
 };
 
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+constexpr float LOG2_E = 1.44269504f;
+constexpr float LN_2 = 0.693147181f;
 __device__ __forceinline__ float exponential(float x) { return power_of_two(x * LOG2_E); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 

@@ -262,7 +262,8 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
 
 // These are the numbers of blocks per SM that the registers must allow.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4;
+constexpr int TILE_BLOCKS = DOUBLE ? 2 : 6;
+constexpr int SHORT_BLOCKS = DOUBLE ? 2 : 4;
 
 #define SOFTMAX_ROW_TILES(variant, rule, kind, blocks)               \
   extern "C" __global__ void __launch_bounds__(256, blocks)          \

@@ -84,7 +84,8 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 
 // These are the numbers of blocks per SM that the registers must allow.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
+constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2;
+constexpr int STRIDED_BLOCKS = DOUBLE ? 1 : 4;
 
 #define SOFTMAX_STAGED(direction, kind, rule, row)                                             \
   extern "C" __global__ void __launch_bounds__(512, ROW_BLOCKS)                                \

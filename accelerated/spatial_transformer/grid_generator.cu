@@ -10,7 +10,10 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int MATRIX = 6, COORDINATES = 2, THREADS = 256, READS = 4;
+constexpr int MATRIX = 6;       // elements of theta per image
+constexpr int COORDINATES = 2;  // elements per pixel of the grid
+constexpr int THREADS = 256;    // per block
+constexpr int READS = 4;        // in flight per thread
 using Coordinates = Vector<ELEMENT, COORDINATES>;
 
 struct Arguments {

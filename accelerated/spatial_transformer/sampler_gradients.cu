@@ -55,8 +55,10 @@ __device__ __forceinline__ void write_gradient_of_grid(ELEMENT* result, COMPUTE 
 
 // --- the lists of tiles ---
 
-constexpr int SORT_LANES = 8, SORT_THREADS = CHUNK / SORT_LANES, SORT_WARPS = SORT_THREADS / 32;
-constexpr int REACHED = 4;  // bins per sample, upper bound
+constexpr int SORT_LANES = 8;                     // samples per thread that sorts
+constexpr int SORT_THREADS = CHUNK / SORT_LANES;  // per block
+constexpr int SORT_WARPS = SORT_THREADS / 32;     // per block
+constexpr int REACHED = 4;                        // bins per sample, upper bound
 
 // A bin is a square of tiles with the cells that have a corner in it. In scratch memory every chunk of an image lists
 // its pixels bin by bin, as indices into the chunk. Pixels of one bin are unordered. Every image also lists where each
@@ -201,15 +203,18 @@ struct GradientArguments {
   int grid_has_fewer;
 };
 
-constexpr int TILE = 16, IN_FLIGHT = 4;                 // IN_FLIGHT: sample vectors per thread in flight
+constexpr int TILE = 16;                                // pixels along each side
+constexpr int IN_FLIGHT = 4;                            // sample vectors per thread in flight
 constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;  // channels per vector, where channels are contiguous
-constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE;     // SIDE, CELLS: cells with a corner in a tile
-constexpr int OF_THREAD = 2,
-              SAMPLES = OF_THREAD * THREADS;  // OF_THREAD: samples per thread; SAMPLES: samples per tile at a time
+constexpr int SIDE = TILE + 1;                          // cells along each side with a corner in a tile
+constexpr int CELLS = SIDE * SIDE;                      // cells with a corner in a tile
+constexpr int OF_THREAD = 2;                            // samples per thread
+constexpr int SAMPLES = OF_THREAD * THREADS;            // samples per tile at a time
 // One warp scans the counts of the cells, LANE_CELLS per lane. The number is odd to avoid bank conflicts. One extra
 // cell marks the end of the last.
-constexpr int LANE_CELLS = 11, CELL_COUNTS = 32 * LANE_CELLS;
-constexpr int X_SIDE = SIDE + 1;  // SIDE pixels and one more around the cells
+constexpr int LANE_CELLS = 11;                // counts per lane
+constexpr int CELL_COUNTS = 32 * LANE_CELLS;  // counts that the warp scans
+constexpr int X_SIDE = SIDE + 1;              // SIDE pixels and one more around the cells
 
 struct TileShared {
   unsigned cells[CELL_COUNTS];               // samples per cell, then the start of each cell

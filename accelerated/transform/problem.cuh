@@ -10,7 +10,9 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int DIMENSIONS = 10, SOURCE_CHECKS = 7, DESTINATION_CHECKS = 4;
+constexpr int DIMENSIONS = 10;         // dimensions of a walk at most
+constexpr int SOURCE_CHECKS = 7;       // checked source coordinates per walk
+constexpr int DESTINATION_CHECKS = 4;  // checked destination coordinates per walk
 
 struct Dimension {
   FastDivmod extent;

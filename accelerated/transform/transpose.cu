@@ -14,8 +14,9 @@
 // float in 102.0 us (95 % of the copy), and in 128.2 us with gaps.
 #include "transform/problem.cuh"
 
-constexpr int SHARED_VECTORS_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4, ELEMENT_BLOCKS = 8;
-constexpr int TRANSPOSED_DIMENSIONS = 8;  // dimensions that are not transposed
+constexpr int SHARED_VECTORS_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4;  // blocks per SM that the registers must allow
+constexpr int ELEMENT_BLOCKS = 8;                                  // blocks per SM that the registers must allow
+constexpr int TRANSPOSED_DIMENSIONS = 8;                           // dimensions that are not transposed
 constexpr unsigned THREADS = 256;
 
 constexpr int SQUARE_BLOCKS = sizeof(ELEMENT) == 4 ? 8 : 4;  // blocks per SM; medium tensors fill the device once

@@ -13,11 +13,16 @@
 #include "primitives/geometry.cuh"
 #include "primitives/mma.cuh"
 
-constexpr int TILE = 16, WARP_ROWS = TILE / (THREADS / 32), COLUMNS = 8;
-constexpr int ROW_BYTES = 128, VECTOR = 16 / sizeof(ELEMENT), TILE_K = ROW_BYTES / sizeof(ELEMENT);
-constexpr int MAX_STRIDE = 8, MAX_TAPS = 32;  // along an axis
-constexpr int STEP_BYTES = 32;                // bytes of K per fragment
-constexpr int IN_FLIGHT = 8;                  // vectors that a thread copies at once
+constexpr int TILE = 16;                             // rows and columns of pixels
+constexpr int WARP_ROWS = TILE / (THREADS / 32);     // rows of a tile per warp
+constexpr int COLUMNS = 8;                           // columns per product
+constexpr int ROW_BYTES = 128;                       // bytes of K per row of a tile
+constexpr int VECTOR = 16 / sizeof(ELEMENT);         // elements per vector
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);  // terms per row of a tile
+constexpr int MAX_STRIDE = 8;                        // along an axis
+constexpr int MAX_TAPS = 32;                         // along an axis
+constexpr int STEP_BYTES = 32;                       // bytes of K per fragment
+constexpr int IN_FLIGHT = 8;                         // vectors that a thread copies at once
 
 // Describes an axis. A block computes one part of the residues of the stride.
 struct Axis {

@@ -126,7 +126,8 @@ struct Row {
   __device__ __forceinline__ COMPUTE at(int column, int channel) const { return vectors[column].at(channel); }
 };
 
-constexpr int Y_VECTORS = COLUMNS, Y_VECTOR = CHANNELS;  // vectors and elements per row of y
+constexpr int Y_VECTORS = COLUMNS;  // per row of y
+constexpr int Y_VECTOR = CHANNELS;  // elements per vector
 __device__ __forceinline__ int vector_column(int vector) { return vector; }
 __device__ __forceinline__ int vector_step(const Convolution& c) { return static_cast<int>(c.y_pixel[3]); }
 #else

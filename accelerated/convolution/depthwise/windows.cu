@@ -13,9 +13,10 @@
 #include "primitives/packed.cuh"
 
 // The host defines CHANNELS (windows.py).
-constexpr int THREADS = 128, COLUMNS = 4;  // per block; per thread
-constexpr int AHEAD = 4;                   // taps whose columns of x are read at once
-constexpr int MAX_RESIDUES = 16;           // residues of a stride
+constexpr int THREADS = 128;      // per block
+constexpr int COLUMNS = 4;        // per thread
+constexpr int AHEAD = 4;          // taps whose columns of x are read at once
+constexpr int MAX_RESIDUES = 16;  // residues of a stride
 
 // Describes taps along an axis, in the order of their positions in x. The first one is `at` after the base of y.
 struct Taps {

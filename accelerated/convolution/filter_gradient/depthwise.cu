@@ -215,7 +215,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
 // --- The kernel for NHWC, fed by TMA ---
 
 #if CHANNELS_LAST && CHANNELS == 2
-constexpr int MAX_STAGES = 8, MAX_WARPS = 8;  // stages of the ring; warps that add, without the one that loads
+constexpr int MAX_STAGES = 8;  // stages of the ring
+constexpr int MAX_WARPS = 8;   // warps that add, without the one that loads
 constexpr int COLUMN_BYTES = 32 * CHANNELS * static_cast<int>(sizeof(ELEMENT));  // bytes per column of a box
 
 struct TmaArguments {

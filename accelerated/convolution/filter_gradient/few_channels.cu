@@ -12,9 +12,12 @@
 #include "primitives/geometry.cuh"
 #include "primitives/mma.cuh"
 
-constexpr int WARPS = 8, THREADS = 32 * WARPS, STEP = 16;  // pixels per step
-constexpr int M_TILES = 2, N_TILES = 8;  // tiles per warp: of 16 filters, of a vector of eight channels
-constexpr int VECTOR = 8;                // channels
+constexpr int WARPS = 8;             // per block
+constexpr int THREADS = 32 * WARPS;  // per block
+constexpr int STEP = 16;             // pixels per step
+constexpr int M_TILES = 2;           // tiles of 16 filters per warp
+constexpr int N_TILES = 8;           // tiles of a vector of eight channels per warp
+constexpr int VECTOR = 8;            // channels
 
 // Describes how an operand is copied to shared memory.
 struct Copied {

@@ -10,7 +10,8 @@
 #include "convolution/problem.cuh"
 
 // The host defines GROUPS, FILTERS, CHANNELS and TAPS (grouped.py).
-constexpr int THREADS = 256, WARP = 32;
+constexpr int THREADS = 256;                            // per block
+constexpr int WARP = 32;                                // threads
 constexpr int VALUES = GROUPS * CHANNELS;               // elements of x per lane and pixel
 constexpr int GRADIENTS = GROUPS * FILTERS;             // elements of dy per lane and pixel
 constexpr int PRODUCTS = VALUES * FILTERS;              // sums per lane under one tap

@@ -8,7 +8,8 @@
 // the next bound: a K-block reads 96 KiB and writes 40 KiB in 1088 of the 2200 clocks that the memory takes.
 #include "convolution/filter_gradient/tma.cuh"
 
-constexpr int MERGED = 4, MERGED_PIXELS = BOX - (MERGED - 1);  // Boxes begin at 16 bytes, up to three pixels early.
+constexpr int MERGED = 4;                          // boxes per K-block
+constexpr int MERGED_PIXELS = BOX - (MERGED - 1);  // Boxes begin at 16 bytes, up to three pixels early.
 
 template <int ROW_BOXES, int COLUMN_BOXES, int STAGES>
 struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES> {

@@ -13,7 +13,9 @@ struct Arguments {
   int elements, parts;
 };
 
-constexpr int THREADS = 256, LANES = 8, ELEMENTS = THREADS / LANES;
+constexpr int THREADS = 256;               // per block
+constexpr int LANES = 8;                   // threads that share the parts of a sum
+constexpr int ELEMENTS = THREADS / LANES;  // per block
 
 extern "C" __global__ void __launch_bounds__(THREADS) convolution_filter_gradient_sum(const Arguments a) {
   griddepcontrol_wait();

@@ -15,7 +15,9 @@ struct SumArguments {
   int order;                    // order of the sums in a slot, an Order
 };
 
-constexpr int SUM_THREADS = 256, MAX_LANES = 8, AT_ONCE = 6;  // reads in flight per thread
+constexpr int SUM_THREADS = 256;  // per block
+constexpr int MAX_LANES = 8;      // threads that share the parts of a sum
+constexpr int AT_ONCE = 6;        // reads in flight per thread
 
 __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;

@@ -11,7 +11,8 @@
 #include "primitives/types.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // AT_ONCE counts the loads in flight per thread.
+constexpr unsigned BLOCK = 256;  // threads
+constexpr unsigned AT_ONCE = 4;  // loads in flight per thread
 
 // The axes are rows and columns; the host side is im2col.py.
 struct Arguments {

@@ -11,10 +11,13 @@
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"
 
-constexpr int THREADS = 256, TILE_M = 128, ROW_BYTES = 128;
-constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), VECTOR = 16 / sizeof(ELEMENT),
-              VECTORS = 8;                       // terms per K-block and per vector; vectors per K-block
-constexpr int ROWS_AT_ONCE = THREADS / VECTORS;  // rows that the threads copy together
+constexpr int THREADS = 256;                         // per block
+constexpr int TILE_M = 128;                          // rows of a tile
+constexpr int ROW_BYTES = 128;                       // bytes per row of a tile
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);  // terms per K-block
+constexpr int VECTOR = 16 / sizeof(ELEMENT);         // terms per vector
+constexpr int VECTORS = 8;                           // per row of a tile
+constexpr int ROWS_AT_ONCE = THREADS / VECTORS;      // rows that the threads copy together
 
 struct Arguments : Operands<ELEMENT> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix

@@ -12,9 +12,14 @@
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
-constexpr int TEAMS = 4, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
-constexpr int VECTOR = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
-constexpr int ROW_BYTES = 128, STEPS = 4;  // The filters' tiles have rows of ROW_BYTES with four steps of eight words.
+constexpr int TEAMS = 4;                      // per block
+constexpr int TEAM = 128;                     // threads
+constexpr int WARPS = TEAM / 32;              // per team
+constexpr int THREADS = TEAMS * TEAM;         // per block
+constexpr int VECTOR = 16 / sizeof(ELEMENT);  // elements
+constexpr int WORD = 4 / sizeof(ELEMENT);     // elements
+constexpr int ROW_BYTES = 128;                // bytes per row of the filters' tiles
+constexpr int STEPS = 4;                      // steps of eight words per row
 
 struct Arguments : Operands<ELEMENT> {
   Epilogue epilogue;

@@ -32,10 +32,12 @@
 #define FILTERS_MN_MAJOR 0
 #endif
 
-constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), VECTOR = 16 / sizeof(ELEMENT);
-constexpr int SWATH = 32,
-              PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats per row there
-constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // boxes of results that TMA writes for a warp at a time
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);  // terms per K-block
+constexpr int VECTOR = 16 / sizeof(ELEMENT);         // terms per vector
+constexpr int SWATH = 32;                            // filters that a warp transposes in shared memory at once
+constexpr int PITCH = SWATH + 8;                     // floats per row there
+constexpr int BOXES = 2;                             // boxes of results that TMA writes for a warp at a time
+constexpr int BOX_BYTES = 16 * ROW_BYTES;            // bytes per box of results
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
 struct Arguments : Operands<ELEMENT> {  // The maps read the operands.

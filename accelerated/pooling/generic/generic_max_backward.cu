@@ -21,7 +21,8 @@ struct IndexArguments {
   int team_bits, column_bits;  // log2 of the threads per team, and along axis 2
 };
 
-constexpr int WARP = 32, MAX_WARPS = 32;
+constexpr int WARP = 32;       // threads
+constexpr int MAX_WARPS = 32;  // per block
 
 // Holds the first maxima of the warps of a block.
 template <int P> struct Warps {

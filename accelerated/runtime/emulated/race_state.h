@@ -5,9 +5,11 @@
 namespace emulated::races {
 
 // Agents perform accesses. They are barrier objects (for TMA), warps (for asynchronous products) and threads.
-constexpr unsigned maximum_objects = 512, first_warp = maximum_objects,
-                   first_thread = first_warp + maximum_threads / warp_lanes;
-constexpr unsigned agents = first_thread + maximum_threads, cell_bytes = 4;
+constexpr unsigned maximum_objects = 512;                                     // barriers
+constexpr unsigned first_warp = maximum_objects;                              // index of an agent
+constexpr unsigned first_thread = first_warp + maximum_threads / warp_lanes;  // index of an agent
+constexpr unsigned agents = first_thread + maximum_threads;
+constexpr unsigned cell_bytes = 4;  // bytes of memory per cell
 
 enum class Kind : unsigned char { read, write, atomic };
 struct Access {
@@ -51,8 +53,12 @@ struct Acting {  // It names the agent for which a thread accesses memory.
   bool engine;
 };
 
-constexpr unsigned shared_regions = 2, maximum_regions = 64, gate_slots = 1u << 14, maximum_pasts = 1u << 16;
-constexpr size_t max_tracked_bytes = size_t(64) << 20, arena_bytes = size_t(16) << 30;
+constexpr unsigned shared_regions = 2;        // static and dynamic shared memory
+constexpr unsigned maximum_regions = 64;      // shared memory and allocations
+constexpr unsigned gate_slots = 1u << 14;     // slots of the hash table of gates
+constexpr unsigned maximum_pasts = 1u << 16;  // per launch
+constexpr size_t max_tracked_bytes = size_t(64) << 20;
+constexpr size_t arena_bytes = size_t(16) << 30;
 
 inline Region regions[maximum_regions];  // The first two are static and dynamic shared memory.
 inline unsigned region_count;

@@ -21,9 +21,12 @@ inline unsigned char* shared_memory;  // dynamic shared memory of the launch
 
 namespace emulated {
 
-constexpr int maximum_threads = 1024, warp_lanes = 32;
-constexpr size_t stack_bytes = 256 * 1024, page_bytes = 4096;
-constexpr size_t dynamic_shared_bytes = 227 * 1024, shared_guard_bytes = 1 << 20;
+constexpr int maximum_threads = 1024;       // per block
+constexpr int warp_lanes = 32;              // threads
+constexpr size_t stack_bytes = 256 * 1024;  // per thread
+constexpr size_t page_bytes = 4096;
+constexpr size_t dynamic_shared_bytes = 227 * 1024;  // per block
+constexpr size_t shared_guard_bytes = 1 << 20;       // inaccessible bytes on each side of shared memory
 constexpr size_t maximum_argument_bytes = 32 * 1024;
 
 struct Kernel {
