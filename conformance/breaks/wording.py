@@ -69,7 +69,7 @@ ANY_ALGORITHM = re.compile(r"^algo may come from \w+ or be (?:chosen arbitrarily
 NO_ALGORITHM = re.compile(r"_DIRECT$|_COUNT$|BWD_FILTER_ALGO_WINOGRAD$")  # These algorithms are not implemented.
 EVERY_ALGORITHM = re.compile(r"\bevery algorithm accepts any convDesc group count\b")
 # Each place has the algorithms of the table of cudnnConvolutionForward.
-ALGORITHMS_OF = {
+ALGORITHMS_OF: dict[tuple[str, ...], tuple[str, ...]] = {
     ("CUDNN_TENSOR_NCHW", "xDesc_4D"): (
         "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED",
     ),
