@@ -96,6 +96,7 @@ class Declared(Expressions):
         self.kinds, self.called, self.root = frozenset(kinds) & frozenset(ENUMERATIONS), called, root
         for name in SHARED:
             setattr(self, name, _copied(getattr(outer, name)) if outer else SHARED[name]())
+        self.nested = {}
         # Only what headers declare outside of functions is seen here.
         listed = outer.variables.items() if outer else ()
         self.variables = {name: around for name, all_ in listed if (around := [v for v in all_ if v[1] == EVERYWHERE])}
@@ -285,6 +286,7 @@ class Declared(Expressions):
     def _settle(self, name: bytes, around: tuple[int, int, str, int], found: tuple[str, int]) -> None:
         """Replace the type of a variable where the other one is known."""
         if found[0]:
+            self.nested.pop(name, None)
             self.variables[name].remove(around)
             self.variables[name].append((*around[:2], *found))
 

@@ -27,7 +27,7 @@ _GUARD = re.compile(rb"^[ \t]*#[ \t]*(?:pragma[ \t]+once|ifndef[ \t]+(\w+)\s+#[ 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ""})
 MAX_TOKENS = 500_000  # per file; a macro can double its argument at each level
 MAX_INCLUDED = 40  # levels of files without a guard, which may include themselves
-MAX_CHOICES = 4  # definitions of one macro, in the arms of #if
+MAX_CHOICES = 16  # definitions of one macro, in the arms of #if
 ELSEWHERE, OF_A_SOURCE = (
     -1,
     -2,
@@ -111,6 +111,7 @@ class _Expander:
         self.macros: dict[bytes, list[Macro]] = {}
         self.parts: list[bytes] = []
         self.length, self.count, self.guarded = 0, 0, set[Path]()
+        self.site = 0  # where the macro that is expanded, or the include that brings it, stands
         self._file(path, text, 0, None, 0)
         self.made.text = b"".join(self.parts)
 
@@ -212,7 +213,7 @@ class _Expander:
     ) -> int:
         """Expand the macro that a token names, with what follows it in the text; return the next index."""
         start = found[index - 1].start()
-        pending, shown = [token], list[Token]()
+        pending, shown, self.site = [token], list[Token](), (site or (start,))[0]
 
         def more(skipped: list[Token]) -> Token | None:
             """Return the next token of the text, without spaces, or None before a directive and at the end."""
@@ -228,7 +229,7 @@ class _Expander:
         while pending:
             self._one(pending, shown, more)
             if self.count > MAX_TOKENS:
-                self.made.left.append(((site or (start,))[0], "its macros expand to too much text"))
+                self.made.left.append((self.site, "its macros expand to too much text"))
                 shown += reversed(pending)
                 break
         end = found[index - 1].end()
@@ -248,6 +249,8 @@ class _Expander:
             shown.append(token)
             return
         self.made.choices = max(self.made.choices, len(alive))
+        if len(alive) > MAX_CHOICES and self.choice == 0:
+            self.made.left.append((self.site, f"{token.text.decode('utf-8', 'replace')} has {len(alive)} definitions"))
         macro = alive[self.choice % len(alive)]
         if macro.names is None:
             made = [Token(t.text, t.at, t.hidden | token.hidden | {token.text}) for t in self._body(macro, [])]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 from dualdnn.api.abi.c_types import RESULTS
@@ -14,6 +16,7 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from . import containers
 from .integers import bare, cast, code, is_integer, number, values
 
+Scoped = tuple[int, int, str, int]  # a variable: begin and end of its scope, type, pointers
 STATUS = "cudnnStatus_t"
 DEDUCED = ("auto", "decltype(auto)")
 RECORDS = frozenset({"struct_specifier", "class_specifier", "union_specifier"})
@@ -56,7 +59,10 @@ class Expressions:
     constants: dict[str, str]  # macro -> type of its enumerator
     records: dict[str, dict[bytes, tuple[str, int]]]
     results: dict[bytes, tuple[str, int]]
-    variables: dict[bytes, list[tuple[int, int, str, int]]]  # name -> (begin, end of scope, type, pointers)
+    variables: dict[bytes, list[Scoped]]
+    nested: dict[
+        bytes, tuple[list[Scoped], list[Scoped], list[int]]
+    ]  # ``variables``, by scope, and the last end so far
     fields: dict[bytes, set[tuple[str, int]]]
     functions: dict[bytes, tuple[str, list[str]]]  # function -> (result type, parameter types)
     callable: dict[str, str]  # type of a callable object -> type of the result
@@ -130,9 +136,21 @@ class Expressions:
             name = self.aliases[known]
         return name
 
-    def _variable(self, name: bytes, at: int) -> tuple[int, int, str, int] | None:
-        around = [v for v in self.variables.get(name, ()) if v[0] <= at < v[1]]
-        return min(around, key=lambda v: v[1] - v[0]) if around else None
+    def _variable(self, name: bytes, at: int) -> Scoped | None:
+        """Return the variable of the innermost scope around a place, the first of a scope."""
+        listed = self.variables.get(name, [])
+        known = self.nested.get(name)
+        if known is None or known[0] is not listed or len(known[1]) != len(listed):
+            # Scopes nest, so the last of these that ends behind a place is the innermost.
+            ordered = sorted(listed[::-1], key=lambda v: (v[0], -v[1]))
+            known = self.nested[name] = listed, ordered, list(accumulate((v[1] for v in ordered), max))
+        _, ordered, ends = known
+        place = bisect_right(ordered, at, key=lambda v: v[0]) - 1
+        while place >= 0 and ends[place] > at:
+            if ordered[place][1] > at:
+                return ordered[place]
+            place -= 1
+        return None
 
     def type_of(self, node: Any) -> str:
         """Return the declared type of a variable, an element or a field; empty where this file does not tell."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from dualdnn.api.document import functions
@@ -160,11 +161,13 @@ def code(node: Any) -> list[Any]:
     return [child for child in node.named_children if child.type != "comment"]
 
 
+@lru_cache(1 << 16)
 def bare(text: str) -> str:
     """Return the name of a type without qualifiers."""
     return re.sub(r"\b(?:const|constexpr|volatile|enum|struct|class|union|typename)\b|::|\s+", " ", text).strip()
 
 
+@lru_cache(1 << 16)
 def is_integer(text: str) -> bool:
     """Return whether a type is one of C's numbers. An alias of one is not recognised."""
     return _INTEGERS.fullmatch(bare(text)) is not None

@@ -15,7 +15,7 @@ from .forms import Table
 from .rewriting import CFile
 from .tree import C_SUFFIXES
 from .verdicts import PortedFile
-from .zeros import Zeros
+from .zeros import READERS, Zeros
 
 _OTHERWISE = "MIOpen numbers its enumerators otherwise"
 _LITERALS = frozenset({"number_literal", "true", "false"})
@@ -89,13 +89,15 @@ class Reached:
             declared, found = self.file.declare(made.text, outer)
             zeros = Zeros(declared, self.file.changed)
             for node in found:
-                if node.type in _LITERALS and integers.number(node) is not None:
+                kind = node.type
+                if kind in _LITERALS and integers.number(node) is not None:
                     at, _, _ = made.origin(node.start_byte)
                     self.count[at] = self.count.get(at, 0) + 1
-                for typed in (*uses.typed(declared, node), *self._documented(declared, node)):
-                    self._typed(typed, declared, made, index)
-                for place, kind in zeros(node):
-                    self._zero(place, kind, made)
+                elif kind in uses.READERS or kind in READERS:
+                    for typed in (*uses.typed(declared, node), *self._documented(declared, node)):
+                        self._typed(typed, declared, made, index)
+                    for place, of in zeros(node):
+                        self._zero(place, of, made)
         for at in sorted(self.kinds):
             self._settle(at)
 

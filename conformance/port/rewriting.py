@@ -23,6 +23,8 @@ HEADER = re.compile(
 DIRECTIVE_IN_DISGUISE = re.compile(
     rb"^[ \t]*(?:%:|\?\?=)[ \t]*(?:include|define)\b[^\n]*", re.M
 )  # a digraph, a trigraph
+_COMMENTED = re.compile(rb"^[ \t]*#[ \t]*define\b(?:/\*(?s:.)*?\*/|\"(?:\\.|[^\"\\\n])*\"|\\\r?\n|[^\n])*", re.M)
+_COMMENT = re.compile(rb'"(?:\\.|[^"\\\n])*"|/\*(?s:.)*?\*/')
 PASTING = re.compile(rb"\b(?:cudnn|CUDNN)\w*\s*##\s*\w*|\w*\s*##\s*(?:cudnn|CUDNN)\w*")
 NAMES = frozenset({"identifier", "type_identifier", "field_identifier", "namespace_identifier", "statement_identifier"})
 TEXTS = frozenset({"string_literal", "raw_string_literal", "char_literal", "concatenated_string", "system_lib_string"})
@@ -87,6 +89,7 @@ class CFile:
     def declare(self, text: bytes, outer: Declared | None) -> tuple[Declared, list[Any]]:
         """Return what this file declares, read from its text or from its expanded text, and the nodes of that text."""
         read = text.replace(b"_Thread_local", b"thread_local ")  # The grammars know the newer word alone.
+        read = _COMMENTED.sub(_blanked, read)  # To the grammars, a comment ends the body of a macro.
         root = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(read).root_node
         found = list(nodes(root))
         return Declared(root, self.text, found, self.table.types, called, outer), found
@@ -470,6 +473,18 @@ class CFile:
     def position(self, at: int) -> tuple[int, int]:
         line = bisect_right(self.lines, at)
         return line, at - self.lines[line - 1] + 1
+
+
+def _blanked(definition: re.Match[bytes]) -> bytes:
+    """Return a definition with spaces for its comments, and a continued line for each line of a comment."""
+
+    def spaces(found: re.Match[bytes]) -> bytes:
+        text = found.group()
+        if text.startswith(b'"') or b"\n\n" in text:
+            return text
+        return re.sub(rb"[^\n]\n", b"\\\\\n", re.sub(rb"[^\n]", b" ", text))
+
+    return _COMMENT.sub(spaces, definition.group())
 
 
 def nodes(root: Any) -> Iterator[Any]:

@@ -48,7 +48,7 @@ class Typed:
 
 def typed(declared: Declared, node: Any) -> Iterator[Typed]:
     """Yields the uses at this node."""
-    reader = _READERS.get(node.type)
+    reader = READERS.get(node.type)
     for found in reader(declared, node) if reader else ():
         if found.expression is not None and (found.kind in declared.kinds or not found.kind or is_integer(found.kind)):
             yield found
@@ -371,7 +371,7 @@ def _value(declared: Declared, node: Any) -> Iterator[Typed]:
     yield Typed(node.child_by_field_name("value"), "")
 
 
-_READERS: dict[str, Callable[[Declared, Any], Iterator[Typed]]] = {
+READERS: dict[str, Callable[[Declared, Any], Iterator[Typed]]] = {
     "cast_expression": _cast,
     "compound_literal_expression": _literal,
     "call_expression": _call,

@@ -40,7 +40,7 @@ class Zeros:
 
     def __call__(self, node: Any) -> Iterator[Place]:
         """Yield the places at this node where something of a changed type may begin as 0."""
-        reader = _READERS.get(node.type)
+        reader = READERS.get(node.type)
         if reader is not None:
             yield from ((place, kind) for place, kind in reader(self, node) if kind in self.changed)
 
@@ -89,7 +89,7 @@ class Zeros:
                 yield from self._object(inner, dims, code(value), value) if not depth else [(value, inner, depth)]
             elif child.type == "initializer_pair":  # uses.py reads its value.
                 rest.pop(0)
-            elif depth or not (dims or inner in self.declared.records) or self.declared.type_of(child) == inner:
+            elif depth or not (dims or inner in self.declared.records) or self._is_whole(child, inner):
                 yield rest.pop(0), inner, depth
             else:
                 yield from self._object(inner, dims, rest, at, has_braces=False)
@@ -100,6 +100,12 @@ class Zeros:
             yield at, kind
         elif sizes and count is not None and count < 0:
             yield at, kind  # The size may be larger than the list.
+
+    def _is_whole(self, value: Any, kind: str) -> bool:
+        """Return whether a value gives a whole object: one of its type, or a call or macro that is no known scalar."""
+        known = self.declared.type_of(value)
+        is_named = value.type in ("call_expression", "identifier") and not self.declared.is_number(value)
+        return known == kind or (not known and is_named and not self.declared.kind_of(value)[0])
 
     def _member(self, owner: str, name: bytes) -> tuple[str, int, list[int | None]]:
         """Return the type, the pointers and the dimensions of a member."""
@@ -179,7 +185,7 @@ class Zeros:
             yield each, self.declared.bare(each.text.decode("utf-8", "replace"))
 
 
-_READERS: dict[str, Callable[[Zeros, Any], Iterator[Place]]] = {
+READERS: dict[str, Callable[[Zeros, Any], Iterator[Place]]] = {
     "declaration": Zeros.declaration,
     "field_declaration": Zeros.field,
     "type_definition": Zeros.alias,

@@ -457,6 +457,8 @@ def test_known_numbers_outside_of_functions(source, wanted):
 THROUGH_MACROS = [
     ("#define ROWS(X) X(a, 2) X(b, 0)\n#define ROW(n, v) {#n, v},\nstruct Q r[] = {ROWS(ROW)};", "#define ROWS(X) X(a, miopenHalf) X(b, miopenFloat)\n#define ROW(n, v) {#n, v},\nstruct Q r[] = {ROWS(ROW)};"),
     ("#define ROWS(X) X(a, 2) X(b, 0)\n#define ROW(n, v) take(v);\nvoid f(void) { ROWS(ROW) }", "#define ROWS(X) X(a, miopenHalf) X(b, miopenFloat)\n#define ROW(n, v) take(v);\nvoid f(void) { ROWS(ROW) }"),
+    ("#define ROWS(X) X(a, 2) /* half,\n so (far */ \\\n X(b, 0) /* float */\n#define ROW(n, v) take(v);\nvoid f(void) { ROWS(ROW) }", "#define ROWS(X) X(a, miopenHalf) /* half,\n so (far */ \\\n X(b, miopenFloat) /* float */\n#define ROW(n, v) take(v);\nvoid f(void) { ROWS(ROW) }"),
+    ("#define L(n, v) { .text = n, .type = v }\nstruct Q q[] = { L(0, 2), { 1, 2 }, L(2, 0) };", "#define L(n, v) { .text = n, .type = v }\nstruct Q q[] = { L(0, miopenHalf), { 1, miopenHalf }, L(2, miopenFloat) };"),
     ("#define ROW(n, v) [n] = {.type = v}\nstruct R r[] = {ROW(0, 2), ROW(2, 0)};", "#define ROW(n, v) [n] = {.type = v}\nstruct R r[] = {ROW(0, miopenHalf), ROW(2, miopenFloat)};"),
     ("#define CALL(f, ...) f(__VA_ARGS__)\nvoid f(void) { CALL(take, 2); CALL(use, 2); }", "#define CALL(f, ...) f(__VA_ARGS__)\nvoid f(void) { CALL(take, miopenHalf); CALL(use, 2); }"),
     ("#define SET(f, v) (r->f = v)\nvoid f(struct R *r) { SET(type, 2); SET(text, 2); }", "#define SET(f, v) (r->f = v)\nvoid f(struct R *r) { SET(type, miopenHalf); SET(text, 2); }"),
@@ -474,6 +476,8 @@ LEFT_IN_MACROS = [
     ("#define BOTH(v) take(v), use(v)\nvoid f(void) { BOTH(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("#if A\n#define P(x) use(x)\n#else\n#define P(x) take(x)\n#endif\nvoid f(void) { P(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("#define X(v) take(v);\nvoid f(void) {\n#include \"none.def\"\n}", '"none.def" is not found here'),
+    ("".join(f"#{'el' if n else ''}if N == {n}\n#define P(x) {'use' if n < 19 else 'take'}(x + {n})\n" for n in range(20)) + "#endif\nvoid f(void) { P(2); }", "P has 20 definitions"),
+    ("#if N == 0\n#define P(x) use(x)\n" + "".join(f"#elif N == {n}\n#define P(x) use{n}(x)\n" for n in range(5)) + "#else\n#define P(x) take(x)\n#endif\nvoid f(void) { P(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("#define D(x) x x\n#define E(x) D(D(D(D(D(D(x))))))\n#define F(x) E(E(E(E(x))))\nvoid f(void) { use(F(2)); }", "its macros expand to too much text"),
 ]  # fmt: skip
 MACROS = "struct R { cudnnDataType_t type; const char *text; }; struct Q { const char *text; cudnnDataType_t type; }; void take(cudnnDataType_t t); void use(int n, ...);\n"
