@@ -285,7 +285,9 @@ def test_programs_of_the_driver_api_run(libraries, includes, tmp_path):
 
 
 def test_a_reset_and_the_end_of_a_context_free_what_they_own(libraries, includes, tmp_path):
-    """cudaDeviceReset destroys what the primary context owns, restores settings and forgets the last error; a context that a program made stays."""
+    """cudaDeviceReset destroys what the primary context owns, restores settings and forgets the last error; a context that a program made stays.
+
+    Another thread may still compute in the memory: its addresses stay, without their pages."""
     text = """
     #include <cuda.h>
     #include <cuda_runtime_api.h>
@@ -299,10 +301,11 @@ def test_a_reset_and_the_end_of_a_context_free_what_they_own(libraries, includes
         CHECK(cudaMemPoolCreate(&pool, &props)); CHECK(cudaDeviceSetMemPool(0, pool)); CHECK(cudaMallocAsync((void **)&kinds[3], 64, 0));
         CHECK(cudaHostRegister(mine, 64, 0)); CHECK(cudaStreamCreate(&stream)); CHECK(cudaEventCreate(&event)); CHECK(cudaEventRecord(event, stream));
         CHECK(cudaDeviceSetLimit(cudaLimitStackSize, usual + 1)); CHECK(cudaSetDeviceFlags(cudaDeviceScheduleYield));
-        EXPECT(cudaErrorInvalidValue, cudaMemset(mine - 1, 0, 64));
+        EXPECT(cudaErrorInvalidValue, cudaMemset(mine - 1, 0, 64)); CHECK(cudaMemset(kinds[0], 7, 1 << 20));
         if (round) CHECK(cuDevicePrimaryCtxReset(0)); else CHECK(cudaDeviceReset());
         if (!round) CHECK(cudaGetLastError());
-        cudaGetLastError();
+        cudaGetLastError(); for (int i = 0; i < 4; i++) kinds[i][0]++;
+        TRUE(kinds[0][1 << 19] == 0);
         for (int i = 0; i < 4; i++) { EXPECT(cudaErrorInvalidValue, i == 2 ? cudaFreeHost(kinds[i]) : cudaFree(kinds[i])); EXPECT(cudaErrorInvalidValue, cudaMemset(kinds[i], 0, 64)); }
         EXPECT(cudaErrorInvalidValue, cudaMemcpy(mine, kinds[0], 64, cudaMemcpyDeviceToHost)); EXPECT(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(mine));
         EXPECT(cudaErrorInvalidResourceHandle, cudaStreamSynchronize(stream)); EXPECT(cudaErrorInvalidResourceHandle, cudaEventDestroy(event));

@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef unsigned long long address;
 typedef struct object *handle;
@@ -87,15 +89,17 @@ static int removed(int kind, const void *base) {
   return 1;
 }
 
-/* Free what a context owns: memory, streams, events. Other contexts stay. */
+/* End what a context owns: memory, streams, events. Other contexts stay. Another thread may still compute there, so the
+   pages go back to the system, but no address is used again. */
 static void ended(const void *owner) {
   pthread_mutex_lock(&lock);
   for (struct object **link = &objects; *link;) {
     struct object *found = *link;
     if (found->context != owner || found->kind == CONTEXT) { link = &found->next; continue; }
     *link = found->next;
-    free(found->allocated);
-    free(found);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)found->allocated + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)found->allocated + found->size) / page * page;
+    if (found->allocated && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
   }
   pthread_mutex_unlock(&lock);
 }
