@@ -16,7 +16,9 @@ from dualdnn.accelerated.runtime.information import compilers
 
 from .subjects.probe import DescribedSubject
 
-COMPLETE, PARTIAL, INTERRUPTED = "complete", "partial", "interrupted"
+COMPLETE = "complete"
+PARTIAL = "partial"
+INTERRUPTED = "interrupted"
 
 
 def environment(subjects: Sequence[DescribedSubject], started: float, run: dict[str, Any]) -> dict[str, Any]:

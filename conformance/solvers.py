@@ -21,7 +21,9 @@ from dualdnn.api.operations import Operation
 from .trial import Step
 
 T = TypeVar("T")
-PREFERRED, ALL = "preferred", "all"  # Otherwise --solvers names the solvers for trials.
+# Otherwise --solvers names the solvers for trials.
+PREFERRED = "preferred"
+ALL = "all"
 KERNELS_FILE = "kernels.json"
 ORDERS = 3  # orders of threads on the emulated device
 NOT_LAUNCHED = "unlaunched.json"  # file of the kernels that no case can launch here, with the reasons

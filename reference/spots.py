@@ -31,7 +31,8 @@ MAX_READS = 2**12  # elements that one sampled element may need
 TAPS = 7  # taps of a filter: its borders need no extra samples
 # This is the share of the derived bound by which two evaluations in float64 may differ. In double, both evaluations may
 # differ by the whole bound.
-SHARE, SHARE_OF_DOUBLE = 2.0**-8, 2.0
+SHARE = 2.0**-8
+SHARE_OF_DOUBLE = 2.0
 
 
 def sample(dims: Index, count: int, seed: int, is_scattered: bool = False) -> list[Index]:

@@ -28,7 +28,8 @@ VARIANCE = (
 )
 # Tensor cores truncate sums and lose these units per product, measured on an H100 (reports/tensor_cores.md). Each pair
 # has the most of one element, and the deviation where all terms have one sign.
-CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
+CUT_OF_TF32 = (0.17, 0.22)
+CUT_OF_HALF = (0.125, 0.19)
 PRODUCTS = 3  # extra additions in the root mean square, for products that are rounded before they are added
 BLEND_ROUNDINGS = 3
 MIN_COUNT = 256  # elements that an output needs for a meaningful root mean square

@@ -13,7 +13,10 @@ import argparse
 import os
 from time import process_time
 
-STEPS, BATCH, WIDTH, LAYERS = 50, 32, 256, 2
+STEPS = 50
+BATCH = 32
+WIDTH = 256
+LAYERS = 2
 
 
 def main() -> None:

@@ -21,9 +21,11 @@ from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.kernels.build_ahead import with_every_algorithm
 
 HERE = Path(__file__).parent
-TIMES, EXCEPTIONS = HERE / "h200" / "every_solver.json.gz", HERE / "solver_exceptions.json"
+TIMES = HERE / "h200" / "every_solver.json.gz"
+EXCEPTIONS = HERE / "solver_exceptions.json"
 TABLE = HERE.parent / "docs" / "performance" / "solvers.md"
-ENOUGH, ROWS = 1.25, 2
+ENOUGH = 1.25  # how many times faster a row must be
+ROWS = 2  # rows that must be this much faster
 TILE = re.compile(r"((?<=_nchw)_tf32)?(_ping_pong)?_\d+(x\d+)?$")
 
 # Each pair has the beginning of a solver's name when the rows were timed, and the one that it has now. Longer names come first.

@@ -21,7 +21,8 @@ from dualdnn.reference.spread import CUT_OF_HALF, CUT_OF_TF32, VARIANCE
 
 Array = np.ndarray[Any, Any]
 TERMS = (64, 576, 2304, 4608)
-ROWS, COLUMNS = 512, 512  # elements, 262144 sums of one row of the table
+ROWS = 512  # A row of the table has the errors of ROWS x COLUMNS sums.
+COLUMNS = 512
 UNIT = 2.0**-24
 SOURCE = r"""
 typedef unsigned u32;

@@ -19,7 +19,8 @@ import torch
 import torchvision.models as tv
 from torch import nn
 
-MIXED, FLOAT = ("half", "NHWC"), ("TF32", "NCHW")
+MIXED = ("half", "NHWC")
+FLOAT = ("TF32", "NCHW")
 POOLINGS = {nn.MaxPool1d: "max pooling", nn.MaxPool2d: "max pooling", nn.MaxPool3d: "max pooling",
             nn.AvgPool2d: "average pooling", nn.AvgPool3d: "average pooling"}  # fmt: skip
 GLOBAL = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)

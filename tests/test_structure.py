@@ -25,6 +25,9 @@ ALLOWED = {
 }
 OPENERS = {"api/handle.py", "api/abi/pointers.py", "api/crosscheck.py", "api/cudnn/library.py"}
 
+SEVERAL = re.compile(r"""^[A-Z_\d]+(?:, [A-Z_\d]+)+ = \(?\s*[-\d"'b]""", re.M)
+SEVERAL_OF_C = re.compile(r"^(?:static |inline )*constexpr (?:\w+ )+\w+ = [^;{]*?,\s*\w+ = ", re.M)
+
 
 def sources() -> list[Path]:
     return [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
@@ -129,6 +132,14 @@ def test_a_module_names_a_thing_once():
             if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
         )
         assert not [name for name, count in names.items() if count > 1], path
+
+
+def test_a_line_declares_one_constant():
+    """Its comment then says the unit of this constant, or what it bounds."""
+    for path in sources():
+        assert not SEVERAL.search(path.read_text()), path
+    for path in (ROOT / "accelerated").rglob("*.[ch]*"):
+        assert not SEVERAL_OF_C.search(path.read_text()), path
 
 
 def test_a_difference_is_declared_once():

@@ -22,7 +22,9 @@ MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 VECTOR_BYTES = 16
 WARP = 32
 L2_BYTES = 2**25  # size of a tensor up to which most of it is in L2
-FORWARD, AVERAGE_BACKWARD, MAX_BACKWARD = "forward", "average backward", "max backward"
+FORWARD = "forward"
+AVERAGE_BACKWARD = "average backward"
+MAX_BACKWARD = "max backward"
 OPERANDS = {FORWARD: ("x", "y"), AVERAGE_BACKWARD: ("dy", "dx"), MAX_BACKWARD: ("dy", "x", "dx")}
 INDICES = SCRATCH  # operand with the indices of first maxima, passed from one launch to the next
 

@@ -135,10 +135,16 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
 
 # These numbers are enumerators of cuda.h.
 _DATA_TYPES = {"half": 6, "float": 7, "bfloat16": 9, "tf32": 11}  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and so on
-_NOT_INTERLEAVED, _NOT_SWIZZLED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSIDE = 0, 0, 3, 3, 0
+_NOT_INTERLEAVED = 0
+_NOT_SWIZZLED = 0
+_SWIZZLE_128B = 3
+_L2_PROMOTION_256B = 3
+_ZEROS_OUTSIDE = 0
 _INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint, ctypes.c_void_p
-_TILED, _IM2COL = "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"
-_FRONT, _BACK = (_POINTER, _INT, _UINT, ctypes.c_uint64, _POINTER, _POINTER), (_POINTER, _INT, _INT, _INT, _INT)
+_TILED = "cuTensorMapEncodeTiled"
+_IM2COL = "cuTensorMapEncodeIm2col"
+_FRONT = (_POINTER, _INT, _UINT, ctypes.c_uint64, _POINTER, _POINTER)
+_BACK = (_POINTER, _INT, _INT, _INT, _INT)
 SIGNATURES = {_TILED: (*_FRONT, _POINTER, *_BACK), _IM2COL: (*_FRONT, _POINTER, _POINTER, _UINT, _UINT, *_BACK)}
 
 

@@ -23,7 +23,8 @@ from ..reproducible import NO_SUMS, Order
 from ..solver import Problem, Solver, serve
 
 GRIDS = "spatial_transformer/grid_generator.cu"
-SAMPLER, GRADIENTS = "spatial_transformer/sampler.cu", "spatial_transformer/sampler_gradients.cu"
+SAMPLER = "spatial_transformer/sampler.cu"
+GRADIENTS = "spatial_transformer/sampler_gradients.cu"
 COORDINATES = 2  # per pixel
 CLUSTER = 8  # blocks that share an image
 CLUSTER_PIXELS = 2048  # pixels per image from which a cluster shares it

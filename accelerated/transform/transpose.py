@@ -15,7 +15,8 @@ from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod
 from ..runtime.arguments import declared
 from .problem import VECTOR_BYTES, TransformProblem, Walk, WalkSolver
 
-SOURCE, KERNELS = "transform/transpose.cu", "transform_transpose"
+SOURCE = "transform/transpose.cu"
+KERNELS = "transform_transpose"
 
 DIMENSIONS = 8  # dimensions that are not transposed
 SHORT_VECTOR_BYTES = 8  # bytes per short vector

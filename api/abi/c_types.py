@@ -19,7 +19,8 @@ CODES = {
     "int": "i", "int32_t": "i", "unsigned": "I", "uint32_t": "I", "int64_t": "q", "size_t": "Q", "unsigned long long": "Q", "float": "f",
     "double": "d",
 }  # fmt: skip
-NUMBERS, ADDRESS = tuple(CODES), "Q"
+NUMBERS = tuple(CODES)
+ADDRESS = "Q"
 NATIVE: dict[str, Any] = dict(zip("iIqQfd", (c_int, c_uint, c_int64, c_uint64, c_float, c_double), strict=True))
 C_TYPES = {"i": "int", "I": "unsigned", "q": "int64_t", "Q": "uint64_t", "f": "float", "d": "double"}
 WORDS = {"i": "i4x", "I": "I4x", "f": "f4x"}  # how a word of 8 bytes holds a number

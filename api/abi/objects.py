@@ -18,7 +18,9 @@ from ..operations.specs import DOUBLE
 from ..status import ALLOC_FAILED, CudnnError
 from .memo.keys import HANDLE_KIND, KINDS, NUMBERED, POINTERS
 
-LIVES, DESTROYED = 1, 2  # C reports these states of a pointer.
+# C reports these states of a pointer.
+LIVES = 1
+DESTROYED = 2
 NAMING_KEPT = 16  # objects that name the same dropout descriptor, read at a time
 TYPES = {number: DESCRIPTORS[name] for name, number in KINDS.items()}
 

@@ -47,7 +47,8 @@ ALGORITHMS = (
 NUMBERS = frozenset(int(member) for kind in ALGORITHMS for member in kind)
 MAX_CREATED = 1 << 20  # objects per call; more than that counts as out of memory
 
-MAGIC, FORM = b"DUALDNN1", 1
+MAGIC = b"DUALDNN1"  # first bytes of a saved algorithm
+FORM = 1  # version of the format
 HEADER, BODY = struct.Struct("<8sII"), struct.Struct("<IIIi")
 SAVED_BYTES = HEADER.size + BODY.size
 

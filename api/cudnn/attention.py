@@ -150,7 +150,8 @@ def check_gradient(name: str, bad: str, unsupported: str, attn: AttnSpec, **data
            "attnDesc has CUDNN_ATTN_ENABLE_PROJ_BIASES, which the gradients do not support")  # fmt: skip
 
 
-DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
+DATA = "cudnnMultiHeadAttnBackwardData"
+WEIGHTS = "cudnnMultiHeadAttnBackwardWeights"
 
 
 @computing(invalid={"*": "c23"}, failed="c25", optional=["weights"])

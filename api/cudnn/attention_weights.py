@@ -11,7 +11,8 @@ from ..operations.specs import AttnSpec
 from ..status import BAD_PARAM, expect
 from .rnn.weights import MAX_SPACE, memory_of_weights, part_of
 
-BUFFERS, WEIGHTS = "cudnnGetMultiHeadAttnBuffers", "cudnnGetMultiHeadAttnWeights"
+BUFFERS = "cudnnGetMultiHeadAttnBuffers"
+WEIGHTS = "cudnnGetMultiHeadAttnWeights"
 
 
 class AttnBufferSizes(NamedTuple):

@@ -10,7 +10,9 @@ import ctypes
 import math
 from typing import Any, NamedTuple
 
-CPU, CUDA, CUDA_HOST = 1, 2, 3
+CPU = 1
+CUDA = 2
+CUDA_HOST = 3
 HOST_DEVICES = (CPU, CUDA_HOST)
 UNSIGNED = 1  # kDLUInt
 _NAME = b"dltensor"

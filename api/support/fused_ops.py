@@ -105,7 +105,8 @@ def scalar_type(label: Variant) -> str | None:
     return _SCALARS.get(label)
 
 
-_C, _V = "cudnnFusedOpsConstParamLabel_t", "cudnnFusedOpsVariantParamLabel_t"
+_C = "cudnnFusedOpsConstParamLabel_t"
+_V = "cudnnFusedOpsVariantParamLabel_t"
 # MODE_CLAUSES maps a sequence to the clauses on supported batch normalisation modes and activations.
 MODE_CLAUSES = {
     CONV_BNSTATS: f"{_C}/c009",

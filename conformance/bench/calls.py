@@ -31,7 +31,10 @@ from ..cases.every_operation import SAMPLES
 from ..subjects import open_subject
 from ..subjects.binding.types import LibraryError
 
-ROUNDS, CALLS, WORDS, NUMBERS = 10, 50, 32, 4
+ROUNDS = 10  # rounds, of which the fastest counts
+CALLS = 50  # timed calls per round
+WORDS = 32  # integer arguments of a call at most
+NUMBERS = 4  # floating-point arguments of a call at most
 # Calls with these prefixes, except REPEATED, are not repeated: they create or destroy something, or time algorithms.
 ONCE = ("cudnnCreate", "cudnnDestroy", "cudnnFind", "cudnnBackend", "cudnnMake", "cudnnNewFused")
 REPEATED = ("cudnnBackendExecute", "cudnnBackendSetAttribute")

@@ -32,7 +32,8 @@ from .row import Call, Convolution, Row
 
 Mode = cudnnPointwiseMode_t
 PRECOMPUTED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-ON_CORES, PRECOMPUTED_ON_CORES = 8, 9  # These engines run IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM on tensor cores.
+ON_CORES = 8  # This engine runs IMPLICIT_GEMM on tensor cores.
+PRECOMPUTED_ON_CORES = 9  # This engine runs IMPLICIT_PRECOMP_GEMM on tensor cores.
 SHAPES = ((64, 256, 56, 56), (32, 512, 14, 14))
 STATISTICS_LAYERS = (WIDE, Layer(64, 256, 56, 256, 1, 1), DEEP, Layer(32, 512, 14, 512, 1, 1))
 

@@ -82,13 +82,19 @@ from .row import Row
 Dims = tuple[int, ...]
 Make = Callable[[cudnnDataType_t, Dims, str], Operation]
 
-LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
-ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
+LARGE = (64, 256, 56, 56)
+MEDIUM = (32, 128, 28, 28)
+SMALL = (8, 64, 14, 14)
+ODD = (31, 67, 37, 41)
+FIRST_LAYER = (64, 3, 224, 224)
+VOLUME = (8, 64, 16, 56, 56)
 SMALL_VOLUME = (2, 64, 16, 28, 28)
-PYRAMID, SPATIAL_PYRAMID = (4, 2048, 60, 60), (16, 512, 13, 13)  # PSPNet and YOLOv3 pool features of these shapes.
+PYRAMID = (4, 2048, 60, 60)  # PSPNet pools features of this shape.
+SPATIAL_PYRAMID = (16, 512, 13, 13)  # YOLOv3 pools features of this shape.
 ALEXNET = (128, 96, 55, 55)  # AlexNet's first LRN has this shape.
 # DEEP is a last layer of a network; no vector divides the sizes of AWKWARD.
-DEEP, AWKWARD = (64, 2048, 7, 7), (64, 35, 27, 29)
+DEEP = (64, 2048, 7, 7)
+AWKWARD = (64, 35, 27, 29)
 BATCH_SHAPES = (LARGE, MEDIUM, SMALL, DEEP, AWKWARD)
 IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)

@@ -80,8 +80,13 @@ ROUNDED = {
 }
 # These breaks change memory when the case reads it back. One element is wrong, memory after an operand is written, a
 # NaN or an infinity is lost or new, or elements are one place further on. Or doubles are floats, or an input is added.
-ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED = "element", "overrun", "special", "misplaced", "narrowed"
-OVERFLOWN, ADDED = "overflown", "added"
+ELEMENT = "element"
+OVERRUN = "overrun"
+SPECIAL = "special"
+MISPLACED = "misplaced"
+NARROWED = "narrowed"
+OVERFLOWN = "overflown"
+ADDED = "added"
 INDEX = "next index"  # break of an output that holds positions
 OF_MEMORY = (ELEMENT, OVERRUN, SPECIAL, MISPLACED, NARROWED, OVERFLOWN, ADDED, INDEX, *ROUNDED)
 SPACES_OF = {  # Each query has the first and the last call that share the reserve space of this size.

@@ -9,7 +9,10 @@ from typing import Any
 
 from dualdnn.api.document import functions
 
-DEMAND, PERMISSION, DESCRIPTION = "demand", "permission", "description"  # sorts of statements
+# These are the sorts of statements.
+DEMAND = "demand"
+PERMISSION = "permission"
+DESCRIPTION = "description"
 SORTS = (DEMAND, PERMISSION, DESCRIPTION)
 OF_DEMANDS = ("accepted", "status")
 OF_PERMISSIONS = (

@@ -13,8 +13,10 @@ from dualdnn.api.operations.specs import NCHW, FilterSpec
 
 from .caller import Caller
 
-INFERENCE, TRAINING = "cudnnRNNForwardInference", "cudnnRNNForwardTraining"
-DATA, WEIGHTS = "cudnnRNNBackwardData", "cudnnRNNBackwardWeights"
+INFERENCE = "cudnnRNNForwardInference"
+TRAINING = "cudnnRNNForwardTraining"
+DATA = "cudnnRNNBackwardData"
+WEIGHTS = "cudnnRNNBackwardWeights"
 NAMES = (INFERENCE, TRAINING, DATA, WEIGHTS)
 EX = tuple(f"{name}Ex" for name in NAMES)
 OPERANDS = {"w": "weightSpace", "dw": "dweightSpace", "workspace": "workSpace"}

@@ -28,7 +28,8 @@ WIDE = Width.CUDNN_32BIT_INDICES
 IGNORE, PROPAGATE = Nan.CUDNN_NOT_PROPAGATE_NAN, Nan.CUDNN_PROPAGATE_NAN
 # Each is (A, C): DOUBLE alone, HALF and INT8 with themselves and with FLOAT.
 TYPES = [(FLOAT, FLOAT), (HALF, HALF), (INT8, INT8), (FLOAT, HALF), (HALF, FLOAT), (FLOAT, INT8), (INT8, FLOAT), (DOUBLE, DOUBLE)]  # fmt: skip
-DIMS, OVER_CHANNELS = (2, 3, 4, 5), (1, 3, 1, 1)
+DIMS = (2, 3, 4, 5)
+OVER_CHANNELS = (1, 3, 1, 1)
 
 
 def by_name(value: object) -> str:

@@ -14,7 +14,8 @@ from dualdnn.reference.view import NUMPY_TYPES
 
 BILINEAR = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
 TYPES = (FLOAT, DOUBLE, HALF)
-INPUT, OUTPUT = (2, 3, 6, 7), (2, 3, 4, 5)  # The output has another height and width.
+INPUT = (2, 3, 6, 7)
+OUTPUT = (2, 3, 4, 5)  # The height and the width differ from those of the input.
 by_type = pytest.mark.parametrize("data_type", TYPES, ids=by_name)
 
 

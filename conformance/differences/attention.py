@@ -104,7 +104,8 @@ declare(
     ]
 )
 
-_FORWARD, _BACKWARD = "attention_forward/test_", "attention_backward/test_"
+_FORWARD = "attention_forward/test_"
+_BACKWARD = "attention_backward/test_"
 _DATA = "cudnnMultiHeadAttnBackwardData"
 _UNSTABLE = [
     "; ".join(f"{name}: {kinds}" for name, kinds in zip(names, each, strict=True))

@@ -63,11 +63,9 @@ declare([
     ),
 ])  # fmt: skip
 
-_EX, _NORM, _FUSED = (
-    "cudnnBatchNormalizationForwardTrainingEx",
-    "cudnnNormalizationForwardTraining",
-    "normalization_batch_fused/test_",
-)
+_EX = "cudnnBatchNormalizationForwardTrainingEx"
+_NORM = "cudnnNormalizationForwardTraining"
+_FUSED = "normalization_batch_fused/test_"
 
 declare([
     Difference(

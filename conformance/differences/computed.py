@@ -5,8 +5,10 @@ from __future__ import annotations
 from .table import Difference, declare
 
 _S = ("vendor-9*",)
-_LRN, _DIVISIVE = "normalization_lrn/test", "normalization_divisive/test"
-_BATCH, _TRAINING = "normalization_batch/test", "normalization_batch_training/test"
+_LRN = "normalization_lrn/test"
+_DIVISIVE = "normalization_divisive/test"
+_BATCH = "normalization_batch/test"
+_TRAINING = "normalization_batch_training/test"
 _FIND = "cudnnFindConvolutionForwardAlgorithmEx"
 
 declare([

@@ -6,7 +6,8 @@ from __future__ import annotations
 from .recorded_calls import both, has, of_type
 from .table import Difference, Disagreement, declare
 
-_D, _F = "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter"
+_D = "cudnnConvolutionBackwardData"
+_F = "cudnnConvolutionBackwardFilter"
 _G = "cudnnGetFoldedConvBackwardDataDescriptors"
 
 declare([

@@ -46,7 +46,8 @@ declare(
     ]
 )
 
-_LOSS, _LOSS_8 = "cudnnCTCLoss", "cudnnCTCLoss_v8"
+_LOSS = "cudnnCTCLoss"
+_LOSS_8 = "cudnnCTCLoss_v8"
 _CASE = "ctc_loss/test_"
 
 declare([

@@ -74,13 +74,13 @@ declare(
     ]
 )
 
-_EXECUTE, _PLAN, _UNSUPPORTED = "cudnnFusedOpsExecute", "cudnnMakeFusedOpsPlan", "cudnnCreateFusedOpsPlan/c04"
+_EXECUTE = "cudnnFusedOpsExecute"
+_PLAN = "cudnnMakeFusedOpsPlan"
+_UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"
 _LABEL = "cudnnFusedOpsConstParamLabel_t"
-_FINALIZE, _CONVOLUTION, _RESIDUAL = (
-    "fused_ops_finalize/test_",
-    "fused_ops_convolution/test_",
-    "fused_ops_residual/test_",
-)
+_FINALIZE = "fused_ops_finalize/test_"
+_CONVOLUTION = "fused_ops_convolution/test_"
+_RESIDUAL = "fused_ops_residual/test_"
 
 declare([
     Difference(

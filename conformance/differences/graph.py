@@ -184,8 +184,10 @@ declare(
     ]
 )
 
-_GRAPH, _OF_GRAPH = "CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR", "graph_execution/test_"
-_FINALIZE, _EXECUTE = "cudnnBackendFinalize", "cudnnBackendExecute"
+_GRAPH = "CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR"
+_OF_GRAPH = "graph_execution/test_"
+_FINALIZE = "cudnnBackendFinalize"
+_EXECUTE = "cudnnBackendExecute"
 
 declare([
     Difference(

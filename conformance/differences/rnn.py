@@ -75,7 +75,8 @@ declare(
     ]
 )
 
-_FORWARD, _BACKWARD = "rnn_forward/test_", "rnn_backward/test_"
+_FORWARD = "rnn_forward/test_"
+_BACKWARD = "rnn_backward/test_"
 
 declare([
     Difference(

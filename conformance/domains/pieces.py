@@ -16,7 +16,8 @@ Dims = tuple[int, ...]
 NEAR_TILES = (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 CHANNELS = (8, 16, 32, 64)
 # An entry that occurs twice is drawn more often: most calls pass it.
-ALPHAS, BETAS = (1.0, 1.0, -1.75, 0.5), (0.0, 0.0, 1.0, -0.5)
+ALPHAS = (1.0, 1.0, -1.75, 0.5)
+BETAS = (0.0, 0.0, 1.0, -0.5)
 NUMBERS = ("normal", "normal", "wide", "ties")
 SPECIAL = ("special", "ties_and_nan", "infinite")
 LARGE = (2**31 - 1, 2**31 - 2, 2**31 - 8, 2**30 + 1, 2**30, 2**30 - 3, 2**29, 2**28 + 1)

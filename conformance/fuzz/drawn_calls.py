@@ -38,7 +38,8 @@ COMPUTED = (
     "cudnnRestoreDropoutDescriptor",
     "cudnnGetRNNWeightParams",
 )
-TAME, WILD = (1, 2, 2, 3), (0, 1, 2, 3, 4, 1, 2, 3, 5, -1, 8, 1, 2)  # sizes of a call that may succeed, and of others
+TAME = (1, 2, 2, 3)  # sizes of a call that may succeed
+WILD = (0, 1, 2, 3, 4, 1, 2, 3, 5, -1, 8, 1, 2)  # sizes of other calls
 NUMBERS = (0.0, 1.0, 0.5, -1.0, -0.0, 0.25, float("nan"), 1.0, 0.0)
 OUTPUT = 512  # bytes per host argument
 POISON = 9  # each byte of an output before a call
@@ -47,7 +48,8 @@ STRIDE = 1000  # calls between two lines of digests
 MAX_SECONDS = 5.0  # seconds that a call may take
 CITED = re.compile(r"\[\w+/c\d+\]")  # the clause in a message
 DOCUMENTED = {int(status) for status in cudnnStatus_t} - {int(cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR)}
-BASE, ROOM = 0x7E0000000000, 1 << 24  # Both runs have their memory at this address, because messages name addresses.
+BASE = 0x7E0000000000  # Both runs have their memory at this address, because messages name addresses.
+ROOM = 1 << 24  # bytes
 
 
 def memory() -> int:

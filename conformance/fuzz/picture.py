@@ -9,9 +9,11 @@ from typing import Any
 
 from .judging import CELL
 
-ROWS, COLUMNS = ("algorithm", "solver", "kernel"), ("types", "layouts", "elements")
+ROWS = ("algorithm", "solver", "kernel")
+COLUMNS = ("types", "layouts", "elements")
 TABLES = ("layouts by types", "elements by types", *(f"{column} by {row}" for row in ROWS for column in COLUMNS))
-MIN_SHADE, MAX_SHADE = 12, 72  # percent of the accent's colour in the background of a cell
+MIN_SHADE = 12  # percent of the accent's colour in the background of a cell
+MAX_SHADE = 72  # percent of the accent's colour in the background of a cell
 STYLE = """body{font:14px system-ui,sans-serif;margin:2em;color-scheme:light dark;--accent:#4878a8}table{border-collapse:collapse;margin:0 0 1.5em}
 td,th{padding:2px 9px;text-align:right;font-weight:400;border:1px solid #8884}th{white-space:nowrap}tr>:first-child{text-align:left}
 td.never,span.never{color:#b5433a}caption{text-align:left;font-weight:600;padding:4px 0}"""

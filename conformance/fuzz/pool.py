@@ -14,7 +14,8 @@ from .judging import Finding, Key
 from .worker import Orders, work
 
 HANG = 120.0  # seconds that one operation may take
-DIED, HUNG = "took its process down", "did not end"
+DIED = "took its process down"
+HUNG = "did not end"
 Receive = Callable[[str, Any], None]
 
 

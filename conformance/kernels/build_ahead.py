@@ -108,7 +108,8 @@ SLOW = (
     "convolution/implicit_gemm/mma.cu",
 )
 # These solvers launch the kernels of a step repeatedly; only STEPS steps of them are planned.
-STEP_BY_STEP, STEPS = {"rnn.recurrence", "rnn.gradient"}, 4
+STEP_BY_STEP = {"rnn.recurrence", "rnn.gradient"}
+STEPS = 4
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 # Clusters of two or eight blocks share these rows. The larger tensors are loaded with another policy.
 LONG_ROWS = ((256, 96 * 1024), (400, 96 * 1024), (100, 512 * 1024))  # rows, and bytes of each

@@ -44,7 +44,10 @@ from dualdnn.api.support.convolution import (
 from dualdnn.api.support.convolution_gradients import data_unsupported, filter_unsupported
 
 FEW = 3
-IMAGES, CHANNELS, FILTERS, SIZE = 2, 32, 64, 6  # The channels fill one vector of the widest type.
+IMAGES = 2
+CHANNELS = 32  # one vector of the widest type
+FILTERS = 64
+SIZE = 6  # rows and columns
 RELU = ActivationSpec(
     cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
 )  # fmt: skip

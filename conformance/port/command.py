@@ -23,7 +23,9 @@ from .rewriting import defined_names
 from .tree import HELPERS, Source, read, sources
 from .verdicts import VERDICTS, PortedFile
 
-ALL_PORTED, SOME_LEFT, FAILED = 0, 1, 2  # exit statuses
+ALL_PORTED = 0  # exit status
+SOME_LEFT = 1  # exit status
+FAILED = 2  # exit status
 FILES_OF_ONE_PROCESS = 64  # minimum files per process, so that starting it pays
 
 

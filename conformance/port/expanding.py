@@ -28,10 +28,8 @@ _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ""})
 MAX_TOKENS = 500_000  # per file; a macro can double its argument at each level
 MAX_INCLUDED = 40  # levels of files without a guard, which may include themselves
 MAX_CHOICES = 16  # definitions of one macro, in the arms of #if
-ELSEWHERE, OF_A_SOURCE = (
-    -1,
-    -2,
-)  # origins: another file or a pasted token; the plain text of a file that is ported itself
+ELSEWHERE = -1  # origin: another file or a pasted token
+OF_A_SOURCE = -2  # origin: the plain text of a file that is ported itself
 Paths = Callable[[Path, bytes], Iterator[Path]]
 
 

@@ -21,7 +21,9 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
 
 LEVELS = ("guide", "today")
-ONE, ZERO = "one", "zero"  # In ``when``, these say that the argument provably points at a constant 1 or 0.
+# In ``when``, these say that the argument provably points at a constant 1 or 0.
+ONE = "one"
+ZERO = "zero"
 HELPER_PREFIX = "dualdnnPort"
 
 

@@ -18,7 +18,8 @@ from .expressions import STATUS, template_call
 from .integers import code, is_integer, number, values
 from .zeros import Zeros
 
-_EQUALITY, _ORDER = ("==", "!="), ("<", ">", "<=", ">=", "<=>")
+_EQUALITY = ("==", "!=")
+_ORDER = ("<", ">", "<=", ">=", "<=>")
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "|", "&", "^"})
 _ASSERTIONS = re.compile(rb"[A-Z_]+_(?:EQ|NE)|cmp_(?:not_)?equal")
 _COMPARERS = re.compile(rb"(?:std::)?(?:not_)?equal_to<.*", re.DOTALL)

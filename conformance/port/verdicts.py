@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-REWRITTEN, HELPED, LEFT = "rewritten", "rewritten through a helper", "left as it was"
+REWRITTEN = "rewritten"
+HELPED = "rewritten through a helper"
+LEFT = "left as it was"
 VERDICTS = (REWRITTEN, HELPED, LEFT)
 # After these notes, something stays that MIOpen does not have: a name, a number, text that makes a name.
 OPEN_NOTES = frozenset({"no counterpart", "unknown", "integer", "zero", "pasting"})

@@ -8,7 +8,9 @@ import os
 import time
 from collections import Counter
 
-EVERY, BUDGET, SPOTS = "DUALDNN_OBSERVE_EVERY", "DUALDNN_OBSERVE_BUDGET", "DUALDNN_OBSERVE_SPOTS"
+EVERY = "DUALDNN_OBSERVE_EVERY"
+BUDGET = "DUALDNN_OBSERVE_BUDGET"
+SPOTS = "DUALDNN_OBSERVE_SPOTS"
 MAX_SPOTS = 200  # judged elements of each output of a large call
 
 

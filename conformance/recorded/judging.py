@@ -17,7 +17,12 @@ from dualdnn.reference.view import rounded, stored
 from .model import Block, Record, Recording
 from .replay import NotReplayable, Outcome, Replayer, encoded, recorded_after
 
-AGREES, SKIPPED, STATUS, OUTPUTS, RESULT, WRONG = "agrees", "skipped", "status", "outputs", "result", "wrong"
+AGREES = "agrees"
+SKIPPED = "skipped"
+STATUS = "status"
+OUTPUTS = "outputs"
+RESULT = "result"
+WRONG = "wrong"
 
 
 @dataclass(frozen=True)

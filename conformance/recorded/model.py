@@ -18,7 +18,8 @@ from dualdnn.api.files import write as write_file
 
 Block = np.ndarray[Any, np.dtype[np.uint8]]
 
-FORMAT, VERSION = "dualdnn recorded calls", 1
+FORMAT = "dualdnn recorded calls"
+VERSION = 1  # version of the format
 ENUMERATORS = {member.name: member for kind in ENUMERATIONS.values() for member in kind}
 _RECORD_KEYS = {"id", "function", "status", "arguments", "memory", "result", "note", "probe", "arrays"}
 _VALUE_KEYS = (

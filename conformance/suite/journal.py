@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-RESULTS, RESUMED = "results.jsonl", "resumed.jsonl"
+RESULTS = "results.jsonl"
+RESUMED = "resumed.jsonl"
 
 
 class JournalError(ValueError):

@@ -16,7 +16,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-SMOKE, STANDARD, FULL = "smoke", "standard", "full"
+SMOKE = "smoke"
+STANDARD = "standard"
+FULL = "full"
 TIERS = (SMOKE, STANDARD, FULL)  # each tier includes the previous ones
 
 

@@ -13,7 +13,9 @@ import numpy as np
 from dualdnn.api import miopen
 
 RANDOM = np.random.default_rng(0)
-X, W, Y = (2, 3, 6, 6), (4, 3, 3, 3), (2, 4, 6, 6)  # dimensions of images, filters and results
+X = (2, 3, 6, 6)  # dimensions of images
+W = (4, 3, 3, 3)  # dimensions of filters
+Y = (2, 4, 6, 6)  # dimensions of results
 CHANNELS = (1, 4, 1, 1)
 SOME = 4  # results of a search, at most
 

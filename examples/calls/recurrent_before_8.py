@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from dualdnn.api import cudnn
 
-STEPS, BATCH, INPUTS, HIDDEN = 3, 2, 4, 5
+STEPS = 3
+BATCH = 2
+INPUTS = 4
+HIDDEN = 5
 FLOAT = cudnn.CUDNN_DATA_FLOAT
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from dualdnn.api import cudnn
 
 FLOAT, NCHW = cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_TENSOR_NCHW
-X, Y = (2, 3, 6, 6), (2, 4, 6, 6)  # dimensions before and after the convolution
+X = (2, 3, 6, 6)  # dimensions before the convolution
+Y = (2, 4, 6, 6)  # dimensions after it
 CHANNELS = (1, 4, 1, 1)
 EPSILON = 1e-3
 RANDOM = np.random.default_rng(0)

@@ -19,8 +19,12 @@ from dualdnn.accelerated import gpu_is_usable
 from dualdnn.api import cudnn
 from layers import Array, BatchNorm, Convolution, Dropout, Layer, MaxPooling, Parameters, Relu, Softmax
 
-BATCH, EVALUATED = 32, 60  # images of a training batch and of an evaluated batch
-EPOCHS, RATE, MOMENTUM, DECAY = 12, 0.08, 0.9, 5e-4
+BATCH = 32  # images per training batch
+EVALUATED = 60  # images per evaluated batch
+EPOCHS = 12
+RATE = 0.08  # learning rate
+MOMENTUM = 0.9
+DECAY = 5e-4  # factor of the weights in their gradient
 DROPPED = 0.25
 TINY = np.float32(1e-30)  # smaller probabilities count as this in a logarithm
 SEED = 1

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-PIXEL, GAP, CAPTION = 10, 20, 20
+PIXEL = 10  # points per pixel of an image
+GAP = 20  # points between images
+CAPTION = 20  # points from an image to its caption
 
 
 def write_picture(path: Path, images: np.ndarray, captions: list[str]) -> None:

@@ -12,7 +12,8 @@ from torch.nn import functional
 
 STEPS = 20
 RECORD = Path(__file__).with_name("torch_steps.npz")
-EPSILON, FRESH = 1e-5, 0.1
+EPSILON = 1e-5  # epsilon of the batch normalization
+FRESH = 0.1  # weight of a new batch in running statistics
 
 
 def main() -> None:

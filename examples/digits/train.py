@@ -20,9 +20,12 @@ WEIGHTS = Path(__file__).with_name("weights.npz")
 FILTERS = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3), "classifier": (10, 32, 2, 2)}
 PADDING = {"first": 1, "second": 1, "classifier": 0}
 SEED = 0
-EPOCHS, BATCH = 20, 32
-RATE, DECAY = 4e-3, 1e-2
-MOMENTS, TINY = (0.9, 0.99), 1e-8
+EPOCHS = 20
+BATCH = 32
+RATE = 4e-3  # learning rate
+DECAY = 1e-2
+MOMENTS = (0.9, 0.99)
+TINY = 1e-8
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -13,8 +13,14 @@ import numpy as np
 from descriptors import DESCRIPTOR, INT64, convolution, finalized, get, pointwise, tensor
 from dualdnn.api import cudnn
 
-X, W, Z, BIAS, Y = 1, 2, 3, 4, 5  # unique ids
-IMAGE, FILTER = (2, 8, 12, 12), (16, 8, 3, 3)
+# These are unique ids.
+X = 1
+W = 2
+Z = 3
+BIAS = 4
+Y = 5
+IMAGE = (2, 8, 12, 12)
+FILTER = (16, 8, 3, 3)
 RESULT = (2, 16, 12, 12)
 
 

@@ -14,7 +14,8 @@ from dualdnn.api.operations import SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import HALF
 
 BLOCK = 128
-ROWS, COLUMNS = 64, 1000
+ROWS = 64
+COLUMNS = 1000
 Array = np.ndarray
 Kernel = Callable[[Array, Array], None]
 

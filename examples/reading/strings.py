@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "digits"))
 from data import Digits, split_digits
 
 LENGTH = 5  # digits per string
-TRAINING, HELD_OUT = 3200, 300  # strings
+TRAINING = 3200  # strings
+HELD_OUT = 300  # strings
 
 
 class Strings(NamedTuple):

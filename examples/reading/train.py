@@ -25,7 +25,10 @@ from strings import LENGTH, Strings, split_strings
 
 FILTERS = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3)}
 COLUMN = (32, 4)  # channels and rows of a column after the last block
-STEPS, VECTOR, CELLS, CLASSES = 4 * LENGTH, COLUMN[0] * COLUMN[1], 48, 11
+STEPS = 4 * LENGTH  # columns of a string
+VECTOR = COLUMN[0] * COLUMN[1]  # elements of a column
+CELLS = 48
+CLASSES = 11
 EPOCHS = 4
 
 

@@ -19,8 +19,11 @@ from layers import Array, Convolution, Parameters, Softmax
 from learn import SEED, Network, Training, main
 from recurrent import WAYS, Recurrent, Shape
 
-ROWS, COLUMNS, CLASSES = 8, 8, 10
-CELLS, LAYERS = 32, 2
+ROWS = 8
+COLUMNS = 8
+CLASSES = 10
+CELLS = 32
+LAYERS = 2
 EPOCHS = 12
 
 

@@ -14,7 +14,9 @@ from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
 LAYER = ROOT / "accelerated"
-MAX_FOLDERS, MAX_FILES, HEADER_LINES = 18, 30, 15
+MAX_FOLDERS = 18
+MAX_FILES = 30
+HEADER_LINES = 15  # lines of a comment at the beginning of a file
 
 # Families may import these modules. Each of these may import only the named ones.
 SHARED = {

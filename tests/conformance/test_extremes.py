@@ -34,7 +34,8 @@ from dualdnn.reference.view import strided
 from test_domains import each
 
 EXTREMES = (PROFILES["extremes"],)
-DRAWN, LAYOUTS = 12, 4  # operations of a domain, layouts of an operation
+DRAWN = 12  # operations of a domain
+LAYOUTS = 4  # layouts of an operation
 BESIDE = 2**35  # bytes without access on both sides of an operand, where a wrong 32-bit offset faults
 NOT_RESERVED = 0x4000  # flag MAP_NORESERVE of mmap
 MIN_RANK = 3  # rank of the smallest tensor whose strides change

@@ -22,7 +22,10 @@ from dualdnn.conformance.trial import Step, attempt_chain
 LARGE = (2**31 - 1, 2**30, 46341, 2**16 + 1)
 ADDRESSES = 2**63  # bytes that every size must stay below
 REFUSED = "refused"
-FLOAT, STANDARD, LSTM, GRU = 0, 0, 2, 3
+FLOAT = 0
+STANDARD = 0
+LSTM = 2
+GRU = 3
 
 
 def extremes(usual: dict[str, int]) -> Iterator[dict[str, int]]:

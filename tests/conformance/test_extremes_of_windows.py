@@ -31,8 +31,11 @@ from test_extremes import relaid
 MAX_INTEGER = 2**31 - 1  # the largest number that a setter takes
 POSITIONS = 2**31  # positions of a padded image, an exclusive limit
 MAX_BYTES = 2**20  # bytes of the largest operand that the emulated device computes quickly
-TRIED, LAUNCHED = 12, 2  # varied operations per solver, launched variants per large field
-IMAGES, FILTERS, RESPONSES = ("x", "dx", "srcData"), ("w", "dw", "filter"), ("y", "dy", "z")
+TRIED = 12  # varied operations per solver
+LAUNCHED = 2  # launched variants per large field
+IMAGES = ("x", "dx", "srcData")
+FILTERS = ("w", "dw", "filter")
+RESPONSES = ("y", "dy", "z")
 WINDOWS = {"stride", "padding", "window"}
 FIELDS = {"stride", "padding", "dilation"}
 STEPS = {"stride", "padding"}

@@ -19,7 +19,9 @@ from dualdnn.conformance.trial import prepare
 from dualdnn.reference import run
 from dualdnn.reference.sampled import Sample
 
-DIMS, STRIDES = (4, 16, 40, 32), (20800, 1300, 32, 1)  # Gaps of 20 elements separate the channels.
+# Gaps of 20 elements separate the channels.
+DIMS = (4, 16, 40, 32)
+STRIDES = (20800, 1300, 32, 1)
 ACTIVATION = (
     "ActivationForward(activation=ActivationSpec(mode=CUDNN_ACTIVATION_{}, relu_nan=CUDNN_PROPAGATE_NAN, coefficient=1.0), alpha=1.0,"
     f" beta=0.0, x=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims={DIMS}, strides={STRIDES}),"

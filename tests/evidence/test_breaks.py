@@ -140,7 +140,8 @@ def test_a_refusal_that_names_the_parameter_is_accepted(border):
 
 
 DUE = TensorSpec.packed(FLOAT, (4, 3, 7))
-PACKED, WIDER = "cudnnRNNForwardInference/c16", TensorSpec.packed(FLOAT, (4, 3, 8))
+PACKED = "cudnnRNNForwardInference/c16"
+WIDER = TensorSpec.packed(FLOAT, (4, 3, 8))
 
 
 @pytest.mark.parametrize(

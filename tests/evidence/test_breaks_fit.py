@@ -35,7 +35,8 @@ from dualdnn.conformance.trial import Caller, prepare
 FLOAT, DOUBLE, INT8 = (cudnnDataType_t[f"CUDNN_DATA_{name}"] for name in ("FLOAT", "DOUBLE", "INT8"))
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
-CONST, VARIANT = "cudnnFusedOpsConstParamLabel_t", "cudnnFusedOpsVariantParamLabel_t"
+CONST = "cudnnFusedOpsConstParamLabel_t"
+VARIANT = "cudnnFusedOpsVariantParamLabel_t"
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-COUNT, CLIPPED = 96, 24  # networks; further networks with clipped cell states
+COUNT = 96  # networks
+CLIPPED = 24  # further networks with clipped cell states
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 

@@ -14,7 +14,8 @@ from test_attention_oracle import computed as attention_of_reference
 from test_ctc_oracle import computed as ctc_of_reference
 from test_rnn_oracle import computed as network_of_reference
 
-DIGITS, STEP = 50, mpmath.mpf(10) ** -15
+DIGITS = 50  # decimal digits of mpmath
+STEP = mpmath.mpf(10) ** -15  # step of a difference quotient
 exp, log = np.frompyfunc(mpmath.exp, 1, 1), np.frompyfunc(mpmath.log, 1, 1)
 tanh = np.frompyfunc(mpmath.tanh, 1, 1)
 

@@ -34,7 +34,8 @@ _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_PRIVATE, _FIXED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 0x10
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_FIXED = 0x10  # MAP_FIXED
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 

@@ -16,7 +16,8 @@ from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
 from ..sources import KERNELS, Kernel, Module
 from .static_shared import excess
 
-HEADERS, HEADER = Path(__file__).parent, "emulated_cuda.h"
+HEADERS = Path(__file__).parent
+HEADER = "emulated_cuda.h"
 SCHEDULER = ("scheduler.cpp", "warp_operations.cpp")  # sources that are linked with every module
 RACE_DETECTOR = ("race_accesses.cpp", "race_order.cpp", "race_calls.cpp")
 CUDA_WHEELS = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"

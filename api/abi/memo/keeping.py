@@ -21,7 +21,14 @@ from ..c_types import destroys
 from ..objects import Objects
 from .keys import ADDRESSES, BACKEND, DROPOUT, EXECUTES, KINDS, NAMING, SIZED, is_answered, scalars_of
 
-SET, CREATE, DESTROY, HOLD, NAME, POINT, STORE = 1, 2, 3, 4, 5, 6, 7  # These are the effects in entries.c.
+# These are the effects in entries.c.
+SET = 1
+CREATE = 2
+DESTROY = 3
+HOLD = 4
+NAME = 5
+POINT = 6
+STORE = 7
 LAUNCH = -7  # status that tells C to run the recorded launches
 REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # These statuses depend only on the arguments.
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")

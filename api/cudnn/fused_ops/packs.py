@@ -13,8 +13,10 @@ from ...operations.specs import FusedOpsParamsSpec
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, CudnnError, expect
 from ...support.fused_ops import CONST, PRESETS, VARIANT, const_type, scalar_type
 
-_SC, _GC = "cudnnSetFusedOpsConstParamPackAttribute", "cudnnGetFusedOpsConstParamPackAttribute"
-_SV, _GV = "cudnnSetFusedOpsVariantParamPackAttribute", "cudnnGetFusedOpsVariantParamPackAttribute"
+_SC = "cudnnSetFusedOpsConstParamPackAttribute"
+_GC = "cudnnGetFusedOpsConstParamPackAttribute"
+_SV = "cudnnSetFusedOpsVariantParamPackAttribute"
+_GV = "cudnnGetFusedOpsVariantParamPackAttribute"
 
 
 @documented(invalid={"ops": ("c05", NOT_SUPPORTED)})

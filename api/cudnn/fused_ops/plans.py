@@ -28,7 +28,8 @@ from ...support.fused_ops import (
 from .attributes import NULL, Attributes
 from .sequences import SEQUENCES
 
-_M, _E = "cudnnMakeFusedOpsPlan", "cudnnFusedOpsExecute"
+_M = "cudnnMakeFusedOpsPlan"
+_E = "cudnnFusedOpsExecute"
 PACK = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_16B_ALIGNED
 PACK_BYTES = 16
 OPERATIONS_KEPT = 64  # operations cached per plan, because its scalars seldom change

@@ -17,7 +17,8 @@ MAX_RANK = 5  # dimensions
 # These types come from the tables of batch normalization; cudnnNormalization* has none (docs/errata.md, D035, D081).
 TRAINING_TYPES = (HALF, FLOAT, DOUBLE)
 INFERENCE_TYPES = (*TRAINING_TYPES, INT8)
-NORM_TRAINING_TYPES, NORM_INFERENCE_TYPES = (*TRAINING_TYPES, BFLOAT16), (*INFERENCE_TYPES, BFLOAT16)
+NORM_TRAINING_TYPES = (*TRAINING_TYPES, BFLOAT16)
+NORM_INFERENCE_TYPES = (*INFERENCE_TYPES, BFLOAT16)
 # STATISTICS_TYPES maps the type of x to that of its statistics; other types map to themselves (docs/errata.md, D042).
 STATISTICS_TYPES = {HALF: FLOAT, BFLOAT16: FLOAT, INT8: FLOAT}
 WORD_BYTES = 4

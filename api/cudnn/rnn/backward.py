@@ -9,7 +9,8 @@ from ...operations.rnn.network import LSTM
 from ...status import BAD_PARAM, expect
 from .forward import check_sequences, check_space, check_state, states, weights
 
-DATA, WEIGHTS = "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
+DATA = "cudnnRNNBackwardData_v8"
+WEIGHTS = "cudnnRNNBackwardWeights_v8"
 ADD = cudnnWgradMode_t.CUDNN_WGRAD_MODE_ADD
 
 

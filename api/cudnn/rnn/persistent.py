@@ -24,7 +24,9 @@ from .descriptor import PRECISIONS, configured_by_v8
 from .forward import weights
 
 SEQ_MAJOR = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
-CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan", "cudnnBuildRNNDynamic"
+CREATE = "cudnnCreatePersistentRNNPlan"
+SET = "cudnnSetPersistentRNNPlan"
+BUILD = "cudnnBuildRNNDynamic"
 
 
 def planned(network: RNNSpec, batch: int, data_type: cudnnDataType_t) -> RNNSpec:

@@ -21,7 +21,8 @@ from .legacy_forward import DESCRIBED, forward_operation
 from .persistent import planned
 
 # EVERY lists all algorithms, and REDUCED the usual winners.
-EVERY, REDUCED = (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC), (STANDARD, PERSIST_STATIC)
+EVERY = (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC)
+REDUCED = (STANDARD, PERSIST_STATIC)
 QUICK = 3  # runs per quick search, the maximum
 SUCCESS, UNMEASURED = cudnnStatus_t.CUDNN_STATUS_SUCCESS, -1.0
 NAMED = {"weightSpace": "w", "dweightSpace": "dw", "workSpace": "workspace"}

@@ -29,7 +29,8 @@ from dualdnn.conformance.domains.attention import backward_data, backward_weight
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, prepare
 
-DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
+DATA = "cudnnMultiHeadAttnBackwardData"
+WEIGHTS = "cudnnMultiHeadAttnBackwardWeights"
 BUFFERS = "cudnnGetMultiHeadAttnBuffers"
 ADD, SET = cudnnWgradMode_t
 

@@ -17,7 +17,8 @@ from dualdnn.conformance.trial import Called, prepare
 FORWARD = "cudnnMultiHeadAttnForward"
 AXES = tuple(cudnnSeqDataAxis_t)
 DEFAULT, TENSOR, CONVERSION = list(cudnnMathType_t)[:3]
-ONE_TO_ONE, BIASES = 1, 2
+ONE_TO_ONE = 1
+BIASES = 2
 INT_MAX = 2**31 - 1
 TYPES = [(DOUBLE, DEFAULT), (FLOAT, DEFAULT), (FLOAT, CONVERSION), (HALF, DEFAULT), (HALF, TENSOR), (HALF, CONVERSION)]
 

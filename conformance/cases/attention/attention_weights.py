@@ -13,7 +13,8 @@ from dualdnn.conformance.cases.attention.attention_descriptors import GOOD, fill
 from dualdnn.conformance.marks import needs, shows
 
 __all__ = ["fresh"]
-BUFFERS, WEIGHTS = "cudnnGetMultiHeadAttnBuffers", "cudnnGetMultiHeadAttnWeights"
+BUFFERS = "cudnnGetMultiHeadAttnBuffers"
+WEIGHTS = "cudnnGetMultiHeadAttnWeights"
 KINDS = list(cudnnMultiHeadAttnWeightKind_t)
 Q, K, V, O, Q_BIAS, K_BIAS, V_BIAS, O_BIAS = KINDS  # noqa: E741
 BIASES = 2  # value of CUDNN_ATTN_ENABLE_PROJ_BIASES

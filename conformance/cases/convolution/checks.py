@@ -13,7 +13,8 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.trial import prepare
 
-GUARD, PATTERN = 256, 0xA5  # Bytes on each side of a workspace, and their contents.
+GUARD = 256  # bytes on each side of a workspace
+PATTERN = 0xA5  # value of each byte there
 ASKED = 20  # bytes of workspace that a backend asks for if it needs none
 
 

@@ -19,7 +19,8 @@ from dualdnn.conformance.solvers import divided_among
 from .checks import beside_direct_sums, refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
 
-D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
+D = "cudnnConvolutionBackwardData"
+SIZE = "cudnnGetConvolutionBackwardDataWorkspaceSize"
 ALGO_0, ALGO_1, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
 DIRECT_SUMS = (ALGO_0, ALGO_1)
 FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH

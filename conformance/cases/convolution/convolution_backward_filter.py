@@ -19,11 +19,9 @@ from dualdnn.conformance.solvers import divided_among
 from .checks import beside_direct_sums, refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
 
-F, SIZE, KINDS = (
-    "cudnnConvolutionBackwardFilter",
-    "cudnnGetConvolutionBackwardFilterWorkspaceSize",
-    "cudnnConvolutionBwdFilterAlgo_t",
-)
+F = "cudnnConvolutionBackwardFilter"
+SIZE = "cudnnGetConvolutionBackwardFilterWorkspaceSize"
+KINDS = "cudnnConvolutionBwdFilterAlgo_t"
 ALGO_0, ALGO_1, FFT, ALGO_3, WINOGRAD, NONFUSED, FFT_TILING = Algo
 DIRECT_SUMS = (ALGO_0, ALGO_1, ALGO_3)
 FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH

@@ -15,7 +15,8 @@ CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)
 VALUES_2D = (1, 2, 3, 4, 5, 6)
 SET_2D = "cudnnSetConvolution2dDescriptor"
-OUT_2D, OUT_ND = "cudnnGetConvolution2dForwardOutputDim", "cudnnGetConvolutionNdForwardOutputDim"
+OUT_2D = "cudnnGetConvolution2dForwardOutputDim"
+OUT_ND = "cudnnGetConvolutionNdForwardOutputDim"
 
 
 convolution = fresh_descriptor("Convolution")

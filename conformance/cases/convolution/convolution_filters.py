@@ -16,7 +16,8 @@ from dualdnn.conformance.marks import shows
 
 from .convolution import PRECOMP, convolution
 
-I, R = "cudnnIm2Col", "cudnnReorderFilterAndBias"  # noqa: E741 (as in the clause ids)
+I = "cudnnIm2Col"  # noqa: E741 (as in the clause ids)
+R = "cudnnReorderFilterAndBias"
 REORDER, COPY = cudnnReorderType_t
 
 

@@ -20,9 +20,12 @@ from dualdnn.conformance.trial import Called, prepare
 DETERMINISTIC, OTHER = cudnnCTCLossAlgo_t
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
 ZERO, KEEP = cudnnNanPropagation_t
-HOST, DEVICE = "cudnnCTCLoss", "cudnnCTCLoss_v8"
+HOST = "cudnnCTCLoss"
+DEVICE = "cudnnCTCLoss_v8"
 DIMS = (9, 3, 5)
-LABELS, LABEL_LENGTHS, INPUT_LENGTHS = (1, 4, 4, 2, 3, 1, 1), (4, 1, 2), (9, 4, 7)
+LABELS = (1, 4, 4, 2, 3, 1, 1)
+LABEL_LENGTHS = (4, 1, 2)
+INPUT_LENGTHS = (9, 4, 7)
 KINDS = {NONE: "positive", SOFTMAX: "wide"}
 modes = pytest.mark.parametrize("mode", [NONE, SOFTMAX], ids=["none", "softmax"])
 algorithms = pytest.mark.parametrize("algo", [DETERMINISTIC, OTHER], ids=["deterministic", "other"])

@@ -42,11 +42,9 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_residual import gradient as r
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
-BNSTATS, WGRAD, ADD = (
-    "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS",
-    "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD",
-    "CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION",
-)
+BNSTATS = "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS"
+WGRAD = "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD"
+ADD = "CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION"
 ALL = f"^({BNSTATS}|{WGRAD}|{ADD})"
 PRECOMP = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
 FILTER_1 = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
@@ -204,7 +202,9 @@ def test_promises(subject, caller, refuses, make):
     executed(caller, operation, whole, **dict.fromkeys(promised.values(), PACK))
 
 
-WORKSPACE, SIZE = 9, 100  # These are labels of the pack.
+# These are labels of the pack.
+WORKSPACE = 9
+SIZE = 100
 SIZED = {statistics: ("c019", "c021"), filter_gradient: ("c036", "c038"), added: ("c115", "c117")}
 
 

@@ -16,7 +16,8 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_packs import CONST_LABELS, PE
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
-TRAINING, INFERENCE = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING", "CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE"
+TRAINING = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING"
+INFERENCE = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE"
 NOPS = r"becomes a NOP|may be NULL"
 INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
 

@@ -30,8 +30,10 @@ from dualdnn.conformance.report import load_clauses
 CLAUSES = load_clauses()
 PER_ACTIVATION, SPATIAL, PERSISTENT = cudnnBatchNormMode_t
 NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
-SET, GET = "cudnnSetFusedOpsConstParamPackAttribute", "cudnnGetFusedOpsConstParamPackAttribute"
-SET_VARIANT, GET_VARIANT = "cudnnSetFusedOpsVariantParamPackAttribute", "cudnnGetFusedOpsVariantParamPackAttribute"
+SET = "cudnnSetFusedOpsConstParamPackAttribute"
+GET = "cudnnGetFusedOpsConstParamPackAttribute"
+SET_VARIANT = "cudnnSetFusedOpsVariantParamPackAttribute"
+GET_VARIANT = "cudnnGetFusedOpsVariantParamPackAttribute"
 CREATORS = ("cudnnCreateFusedOpsConstParamPack", "cudnnCreateFusedOpsVariantParamPack", "cudnnCreateFusedOpsPlan")
 sequences = pytest.mark.parametrize("ops", cudnnFusedOps_t, ids=lambda ops: ops.name.removeprefix("CUDNN_FUSED_"))
 # The case sets attributes to these values; no other attribute and no new pack has them.
@@ -66,7 +68,8 @@ def listed(type_name, ops, pattern):
     return set(re.findall(rf"{ops.name}: (CUDNN_\w+) is", text))
 
 
-CONST_LABELS, VARIANT_LABELS = "cudnnFusedOpsConstParamLabel_t", "cudnnFusedOpsVariantParamLabel_t"
+CONST_LABELS = "cudnnFusedOpsConstParamLabel_t"
+VARIANT_LABELS = "cudnnFusedOpsVariantParamLabel_t"
 
 
 def given(cudnn, kind, content):

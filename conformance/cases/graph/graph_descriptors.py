@@ -18,7 +18,9 @@ from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.report import load_clauses
 
 INT64, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
-SET, GET, FINALIZE = "cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "cudnnBackendFinalize"
+SET = "cudnnBackendSetAttribute"
+GET = "cudnnBackendGetAttribute"
+FINALIZE = "cudnnBackendFinalize"
 
 
 def tensor(uid, dims, data_type=FLOAT, strides=None, alignment=16, virtual=False):

@@ -26,7 +26,9 @@ from .graph_descriptors import of
 pytestmark = pytest.mark.ours  # A foreign library numbers its engines differently.
 KNOB_INFO = Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
 TILE_SIZE = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
-X, W, Y = (2, 4, 6, 5), (8, 4, 3, 3), (2, 8, 6, 5)
+X = (2, 4, 6, 5)
+W = (8, 4, 3, 3)
+Y = (2, 8, 6, 5)
 ONE = (1, 8, 1, 1)  # One number for each channel of y has this shape.
 LAST = (0, 2, 3, 1)  # The channels are innermost.
 ONCE = convolution((1, 1), (1, 1))

@@ -38,7 +38,8 @@ from dualdnn.conformance.marks import needs, shows
 from .graph import Mode, convolution, diamond, pointwise, tensor
 from .graph_descriptors import of
 
-EXECUTE, INVALID = "cudnnBackendExecute", "cudnnBackendFinalize/c06"
+EXECUTE = "cudnnBackendExecute"
+INVALID = "cudnnBackendFinalize/c06"
 X, Y = tensor(1, (2, 3, 4)), tensor(2, (2, 3, 4))
 TANH = pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, Y)
 BETWEEN = tensor(9, (2, 3, 4), virtual=True)

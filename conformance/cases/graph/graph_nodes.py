@@ -19,7 +19,8 @@ from dualdnn.conformance.marks import shows
 
 from .graph_descriptors import ADD, RECORDS, RELU, SETTINGS, W, X, Y, of, tensor
 
-INVALID, INT64 = "cudnnBackendFinalize/c06", Type.CUDNN_TYPE_INT64
+INVALID = "cudnnBackendFinalize/c06"
+INT64 = Type.CUDNN_TYPE_INT64
 GROUPED = {
     "x": tensor(1, (2, 2, 3, 5, 7)), "w": tensor(2, (2, 2, 3, 3, 2)), "y": tensor(3, (2, 2, 2, 2, 3)),
 }  # fmt: skip

@@ -45,8 +45,10 @@ from .normalization_batch import (
     statistics,
 )
 
-EX, BACKWARD_EX = "cudnnBatchNormalizationForwardTrainingEx", "cudnnBatchNormalizationBackwardEx"
-NORM, BACKWARD_NORM = "cudnnNormalizationForwardTraining", "cudnnNormalizationBackward"
+EX = "cudnnBatchNormalizationForwardTrainingEx"
+BACKWARD_EX = "cudnnBatchNormalizationBackwardEx"
+NORM = "cudnnNormalizationForwardTraining"
+BACKWARD_NORM = "cudnnNormalizationBackward"
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0)
 ALONE, ACTIVATED, ADDED = range(3)
 fused = pytest.mark.parametrize("ops", [ACTIVATED, ADDED], ids=["activation", "add_activation"])

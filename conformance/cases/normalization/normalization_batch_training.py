@@ -21,7 +21,8 @@ from dualdnn.conformance.trial import Step, prepare
 
 from .normalization_batch import ACTIVATION, DIMS, EPSILON, PERSISTENT, SPATIAL, derived, in_modes, statistics
 
-FORWARD, BACKWARD = "cudnnBatchNormalizationForwardTraining", "cudnnBatchNormalizationBackward"
+FORWARD = "cudnnBatchNormalizationForwardTraining"
+BACKWARD = "cudnnBatchNormalizationBackward"
 
 
 def forward(x: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *, factor: float = 0.25, epsilon: float = EPSILON,

@@ -25,7 +25,8 @@ from dualdnn.conformance.domains.rnn import backward
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, Step, attempt_chain, prepare
 
-DATA, WEIGHTS = "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
+DATA = "cudnnRNNBackwardData_v8"
+WEIGHTS = "cudnnRNNBackwardWeights_v8"
 
 
 def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, null=()):

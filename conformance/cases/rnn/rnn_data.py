@@ -9,7 +9,8 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
 
-SET, GET = "cudnnSetRNNDataDescriptor", "cudnnGetRNNDataDescriptor"
+SET = "cudnnSetRNNDataDescriptor"
+GET = "cudnnGetRNNDataDescriptor"
 SEQ_MAJOR = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
 PACKED = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
 TYPES = {HALF: np.float16, FLOAT: np.float32, DOUBLE: np.float64}

@@ -23,7 +23,9 @@ UNPADDED, PADDED = api.cudnnRNNPaddingMode_t
 DEFAULT = api.CUDNN_DEFAULT_MATH
 TENSOR_OP = api.CUDNN_TENSOR_OP_MATH
 CONVERSION = api.CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
-SET, GET, V6 = "cudnnSetRNNDescriptor_v8", "cudnnGetRNNDescriptor_v8", "cudnnSetRNNDescriptor_v6"
+SET = "cudnnSetRNNDescriptor_v8"
+GET = "cudnnGetRNNDescriptor_v8"
+V6 = "cudnnSetRNNDescriptor_v6"
 GOOD = {
     "algo": STANDARD, "cellMode": LSTM, "biasMode": INPUT_BIAS, "dirMode": TWO_WAYS, "inputMode": SKIP, "dataType": HALF,
     "mathPrec": FLOAT, "mathType": TENSOR_OP, "inputSize": 5, "hiddenSize": 7, "projSize": 3, "numLayers": 2,

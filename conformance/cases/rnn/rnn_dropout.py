@@ -19,8 +19,10 @@ from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_M
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step
 
-V6, V8 = "cudnnSetRNNDescriptor_v6", "cudnnSetRNNDescriptor_v8"
-LENGTHS, UNITS = (5, 5, 5), 16
+V6 = "cudnnSetRNNDescriptor_v6"
+V8 = "cudnnSetRNNDescriptor_v8"
+LENGTHS = (5, 5, 5)
+UNITS = 16
 
 
 def dropping(probability: float, *args: Any, **others: Any) -> Any:

@@ -18,7 +18,9 @@ from dualdnn.conformance.cases.rnn.rnn_legacy import plain
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, Step, attempt_chain
 
-CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan", "cudnnBuildRNNDynamic"
+CREATE = "cudnnCreatePersistentRNNPlan"
+SET = "cudnnSetPersistentRNNPlan"
+BUILD = "cudnnBuildRNNDynamic"
 LENGTHS = (3, 3)
 
 

@@ -15,13 +15,17 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import describe, describe_v6,
 from dualdnn.conformance.marks import shows
 
 __all__ = ["fresh"]
-SIZE, PARAMS = "cudnnGetRNNWeightSpaceSize", "cudnnGetRNNWeightParams"
-MATRIX, BIAS = "cudnnGetRNNLinLayerMatrixParams", "cudnnGetRNNLinLayerBiasParams"
+SIZE = "cudnnGetRNNWeightSpaceSize"
+PARAMS = "cudnnGetRNNWeightParams"
+MATRIX = "cudnnGetRNNLinLayerMatrixParams"
+BIAS = "cudnnGetRNNLinLayerBiasParams"
 INFERENCE, TRAINING = cudnnForwardMode_t
 GATES = {rnn.RELU: 1, rnn.TANH: 1, rnn.LSTM: 4, rnn.GRU: 3}
 # This network has two layers and two directions, with sizes 5, 7 and 3.
 MIXED = {**rnn.GOOD, "inputMode": rnn.LINEAR, "dataType": FLOAT, "biasMode": rnn.DOUBLE_BIAS}
-INPUT, HIDDEN, PROJECTED = 5, 7, 3
+INPUT = 5
+HIDDEN = 7
+PROJECTED = 3
 
 
 def shapes(values, layer):
@@ -257,7 +261,8 @@ def test_temporary_memory(cudnn, handle, fresh, refuses):
     refuses(NOT_INITIALIZED, "cudnnGetRNNDescriptor_v8/c11", sizes_of, handle, fresh, TRAINING, small)
 
 
-WORK, RESERVE = "cudnnGetRNNWorkspaceSize", "cudnnGetRNNTrainingReserveSize"
+WORK = "cudnnGetRNNWorkspaceSize"
+RESERVE = "cudnnGetRNNTrainingReserveSize"
 
 
 @pytest.mark.blind("a result off by one", "sizes are compared with each other")

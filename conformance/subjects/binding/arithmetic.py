@@ -10,7 +10,8 @@ import ctypes
 LIBM = ctypes.CDLL("libm.so.6")
 TO_NEAREST = LIBM.fegetround()  # This module is imported before any library is loaded.
 DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV
-MIN_DOUBLE, ONE = 5e-324, float("1")  # The compiler of Python must not multiply them.
+MIN_DOUBLE = 5e-324  # The compiler of Python must not multiply it by ONE.
+ONE = float("1")
 
 
 def is_changed() -> bool:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 COMPUTE_CAPABILITY_MAJOR = 75  # CUdevice_attribute
 COMPUTE_CAPABILITY_MINOR = 76
 STREAM_NON_BLOCKING = 1
-INVALID_VALUE, OUT_OF_MEMORY = 1, 2  # CUresult
+INVALID_VALUE = 1  # CUresult
+OUT_OF_MEMORY = 2  # CUresult
 ALIGNMENT = 256  # bytes, alignment of allocations
 
 

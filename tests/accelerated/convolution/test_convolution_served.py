@@ -45,7 +45,8 @@ def backend(request, monkeypatch):
     return made
 
 
-SMALL, IMAGE = (2, 3, 6, 7), (1, 64, 5, 6)  # 64 channels x 9 taps have more K-blocks than the kernels have stages.
+SMALL = (2, 3, 6, 7)
+IMAGE = (1, 64, 5, 6)  # 64 channels x 9 taps have more K-blocks than the kernels have stages.
 VOLUME = (1, 64, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "grouped"),

@@ -15,7 +15,9 @@ from dualdnn.api.operations import BatchNormalizationBackward, BatchNormalizatio
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
 
 STATIC_SHARED_BYTES = 48 << 10  # per block
-CHANNELS, IMAGES, SIDES = (1, 3, 4, 6, 12, 35, 63, 64, 100, 252, 256, 2048), (1, 2, 31, 64), (1, 2, 7, 13, 28, 56)
+CHANNELS = (1, 3, 4, 6, 12, 35, 63, 64, 100, 252, 256, 2048)
+IMAGES = (1, 2, 31, 64)
+SIDES = (1, 2, 7, 13, 28, 56)
 SPATIAL, ACTIVATION = (
     cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL,
     cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,

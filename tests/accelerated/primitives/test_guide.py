@@ -13,7 +13,8 @@ from dualdnn.accelerated.primitives.geometry import FastDivmod, blocks
 from dualdnn.accelerated.runtime.devices import open_device
 
 GUIDE = Path(__file__).parents[3] / "docs/writing_a_kernel.md"
-CHANNELS, WINDOW = 4, 16
+CHANNELS = 4
+WINDOW = 16
 
 
 @pytest.fixture(scope="module")

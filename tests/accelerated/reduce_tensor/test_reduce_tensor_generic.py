@@ -20,7 +20,9 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 
-LARGE, TO_CHANNELS, TO_ONE = (64, 256, 56, 56), (1, 256, 1, 1), (1, 1, 1, 1)
+LARGE = (64, 256, 56, 56)
+TO_CHANNELS = (1, 256, 1, 1)
+TO_ONE = (1, 1, 1, 1)
 ANY = "reduce_tensor.generic"
 MULTIPROCESSORS = 132
 

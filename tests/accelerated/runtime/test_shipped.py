@@ -17,7 +17,8 @@ from dualdnn.accelerated.runtime.nvcc import FORMAT, Nvcc, ShippingNvcc
 from dualdnn.accelerated.runtime.sources import Kernel, Module, flatten, module
 from dualdnn.conformance.kernels import kernel_wheel
 
-TARGET, ARCHITECTURE = "sm_90a", "sm_90"
+TARGET = "sm_90a"
+ARCHITECTURE = "sm_90"
 MODULES = [
     module("tensor_arithmetic/tensor_arithmetic.cu", (("ELEMENT", element),)) for element in ("float", "half", "double")
 ]
