@@ -28,6 +28,7 @@ _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ""})
 MAX_TOKENS = 500_000  # per file; a macro can double its argument at each level
 MAX_INCLUDED = 40  # levels of files without a guard, which may include themselves
 MAX_CHOICES = 16  # definitions of one macro, in the arms of #if
+MAX_EXPANSIONS = 24  # per file; each takes one definition of every macro
 ELSEWHERE = -1  # origin: another file or a pasted token
 OF_A_SOURCE = -2  # origin: the plain text of a file that is ported itself
 Paths = Callable[[Path, bytes], Iterator[Path]]
@@ -43,11 +44,15 @@ class Token(NamedTuple):
 
 @dataclass
 class Macro:
-    """Hold a definition; ``names`` is None for a macro without parentheses, ``at`` the place of its body."""
+    """Hold a definition; ``names`` is None for a macro without parentheses, ``at`` the place of its body.
+
+    around: the condition of the outermost ``#if`` around it. Macros of one condition change together.
+    """
 
     names: list[bytes] | None
     text: bytes
     at: int
+    around: bytes
 
     @cached_property
     def body(self) -> list[Token]:
@@ -77,13 +82,20 @@ class Expansion:
 def expansions(path: Path, text: bytes, paths: Paths, read: Callable[[Path], bytes | None]) -> Iterator[Expansion]:
     """Yield the text with its macros expanded, once for each definition in the arms of an ``#if``.
 
-    paths: where the name of an include leads, from a file. read: the bytes of such a file, or None.
+    Then each pair of conditions meets in different arms. paths: where the name of an include leads, from a file. read:
+    the bytes of such a file, or None.
     """
-    choice, choices = 0, 1
-    while choice < min(choices, MAX_CHOICES):
-        made = _Expander(path, text, paths, read, choice).made
+    choices, conditions, seen = 1, list[bytes](), set[tuple[int, int]]()
+    while len(seen) < MAX_EXPANSIONS:
+        bits = (len(conditions) - 1).bit_length() if conditions else 0
+        wanted = ((choice, bit) for bit in range(-1, bits) for choice in range(min(choices, MAX_CHOICES)))
+        now = next((each for each in wanted if each not in seen), None)
+        if now is None:
+            return
+        seen.add(now)
+        made = _Expander(path, text, paths, read, conditions, *now).made
         yield made
-        choice, choices = choice + 1, max(choices, made.choices)
+        choices = max(choices, made.choices)
 
 
 def _tokens(text: bytes, at: int) -> Iterator[Token]:
@@ -103,9 +115,18 @@ def _outside(text: bytes) -> int:
 
 class _Expander:
     def __init__(
-        self, path: Path, text: bytes, paths: Paths, read: Callable[[Path], bytes | None], choice: int
+        self,
+        path: Path,
+        text: bytes,
+        paths: Paths,
+        read: Callable[[Path], bytes | None],
+        conditions: list[bytes],
+        choice: int,
+        bit: int,
     ) -> None:
+        """Expand a file. bit: of the places of the conditions; where it is set, the next definition is chosen."""
         self.made, self.paths, self.read, self.choice = Expansion(), paths, read, choice
+        self.conditions, self.bit, self.around = conditions, bit, b""
         self.macros: dict[bytes, list[Macro]] = {}
         self.parts: list[bytes] = []
         self.length, self.count, self.guarded = 0, 0, set[Path]()
@@ -150,15 +171,21 @@ class _Expander:
                 return nesting
         elif kind in (b"if", b"ifdef", b"ifndef"):
             nesting += 1
+            self._enter(each, nesting)
         elif kind == b"endif":
             nesting -= 1
         if site is None:
             self._emit(each.group(), at, (-1, -1))
         return nesting
 
+    def _enter(self, each: re.Match[bytes], nesting: int) -> None:
+        if nesting == 1:
+            plain = re.sub(rb"\bdefined\b|/\*.*?\*/|//.*|[\s()]", b"", each["rest"])
+            self.around = each["directive"].replace(b"ifdef", b"if") + plain.replace(b"!", b"n")
+
     def _define(self, macro: re.Match[bytes], at: int, nesting: int) -> None:
         names = None if macro[2] is None else [name.strip() for name in macro[2].split(b",") if name.strip()]
-        made = Macro(names, macro[3], at)
+        made = Macro(names, macro[3], at, self.around)
         before = self.macros.get(macro[1], []) if nesting > 0 else []
         if not any((m.names, m.text.split()) == (names, macro[3].split()) for m in before):
             self.macros[macro[1]] = [*before, made]
@@ -189,6 +216,8 @@ class _Expander:
         for each in re.finditer(_DIRECTIVE, text, re.M | re.X):
             kind = each["directive"]
             nesting += (kind in (b"if", b"ifdef", b"ifndef")) - (kind == b"endif")
+            if kind in (b"if", b"ifdef", b"ifndef"):
+                self._enter(each, nesting)
             if kind == b"define" and (macro := _DEFINE.fullmatch(each["rest"])):
                 self._define(macro, ELSEWHERE, nesting)
             elif kind == b"undef" and nesting <= 0:
@@ -247,9 +276,9 @@ class _Expander:
             shown.append(token)
             return
         self.made.choices = max(self.made.choices, len(alive))
-        if len(alive) > MAX_CHOICES and self.choice == 0:
+        if len(alive) > MAX_CHOICES and self.choice == 0 and self.bit < 0:
             self.made.left.append((self.site, f"{token.text.decode('utf-8', 'replace')} has {len(alive)} definitions"))
-        macro = alive[self.choice % len(alive)]
+        macro = alive[self._chosen(alive[-1].around) % len(alive)] if len(alive) > 1 else alive[0]
         if macro.names is None:
             made = [Token(t.text, t.at, t.hidden | token.hidden | {token.text}) for t in self._body(macro, [])]
             pending += reversed(made)
@@ -276,6 +305,12 @@ class _Expander:
                 given[-1].append(each)
         hidden = (token.hidden & each.hidden) | {token.text}
         pending += reversed([Token(t.text, t.at, t.hidden | hidden) for t in self._body(macro, given)])
+
+    def _chosen(self, around: bytes) -> int:
+        """Return which definition a condition chooses in this expansion."""
+        if around not in self.conditions:
+            self.conditions.append(around)
+        return self.choice + (self.bit >= 0 and self.conditions.index(around) >> self.bit & 1)
 
     def _body(self, macro: Macro, given: list[list[Token]]) -> list[Token]:
         """Return the body of a macro with the arguments in the places of its parameters."""

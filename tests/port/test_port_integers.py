@@ -53,6 +53,9 @@ IN_FILES = [
 IN_C = [
     ("t = 2", "t = miopenHalf"),
     ("*p = 2", "*p = miopenHalf"),
+    ("*p++ = 2", "*p++ = miopenHalf"),
+    ("*(n ? p : all) = 2", "*(n ? p : all) = miopenHalf"),
+    ("*(p = all) = 2", "*(p = all) = miopenHalf"),
     ("all[1] = 2", "all[1] = miopenHalf"),
     ("s->type = 2", "s->type = miopenHalf"),
     ("struct S other = {.type = 2}", "struct S other = {.type = miopenHalf}"),
@@ -476,6 +479,7 @@ LEFT_IN_MACROS = [
     ("#define BOTH(v) take(v), use(v)\nvoid f(void) { BOTH(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("#if A\n#define P(x) use(x)\n#else\n#define P(x) take(x)\n#endif\nvoid f(void) { P(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("#define X(v) take(v);\nvoid f(void) {\n#include \"none.def\"\n}", '"none.def" is not found here'),
+    ("#ifdef A\n#define SINK use\n#else\n#define SINK take\n#endif\n#ifdef B\n#define GO(n) SINK(n)\n#else\n#define GO(n)\n#endif\nvoid f(void) { GO(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("".join(f"#{'el' if n else ''}if N == {n}\n#define P(x) {'use' if n < 19 else 'take'}(x + {n})\n" for n in range(20)) + "#endif\nvoid f(void) { P(2); }", "P has 20 definitions"),
     ("#if N == 0\n#define P(x) use(x)\n" + "".join(f"#elif N == {n}\n#define P(x) use{n}(x)\n" for n in range(5)) + "#else\n#define P(x) take(x)\n#endif\nvoid f(void) { P(2); }", "the number 2 is a number of cudnnDataType_t, and also something else"),
     ("#define D(x) x x\n#define E(x) D(D(D(D(D(D(x))))))\n#define F(x) E(E(E(E(x))))\nvoid f(void) { use(F(2)); }", "its macros expand to too much text"),
