@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..descriptors import ActivationDescriptor
 from ..enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
@@ -20,6 +20,10 @@ from ..relations import (
 )
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
+if TYPE_CHECKING:
+    from ..handle import Handle
+    from ..operations.specs import TensorSpec
+
 # The document has no table of types; these follow NVIDIA's library (docs/errata.md, D030).
 FORWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
 BACKWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
@@ -27,7 +31,7 @@ IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 
 
 @documented()
-def cudnnCreateActivationDescriptor():
+def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
     """Return a new activation descriptor, to be filled by cudnnSetActivationDescriptor.
 
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
@@ -36,7 +40,9 @@ def cudnnCreateActivationDescriptor():
 
 
 @documented(invalid={"mode": "c07", "reluNanOpt": "c08"})
-def cudnnSetActivationDescriptor(activationDesc, mode, reluNanOpt, coef):
+def cudnnSetActivationDescriptor(
+    activationDesc: ActivationDescriptor, mode: cudnnActivationMode_t, reluNanOpt: cudnnNanPropagation_t, coef: float
+) -> None:
     """Set the function, its NaN propagation and its coefficient (limit of the clipped ReLU, alpha of the ELU).
 
     Errors: BAD_PARAM for an unknown mode (c07) or reluNanOpt (c08). Source: 3.2.76.
@@ -51,14 +57,14 @@ class ActivationParameters(NamedTuple):
 
 
 @documented(invalid={"activationDesc": "c05"})
-def cudnnGetActivationDescriptor(activationDesc):
+def cudnnGetActivationDescriptor(activationDesc: ActivationDescriptor) -> ActivationParameters:
     """Return (mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
     spec = activationDesc.spec
     return ActivationParameters(spec.mode, spec.relu_nan, spec.coefficient)
 
 
 @documented()
-def cudnnDestroyActivationDescriptor(activationDesc):
+def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.21."""
     activationDesc.destroy()
 
@@ -68,7 +74,16 @@ def cudnnDestroyActivationDescriptor(activationDesc):
     memory=[SameMemory("x", "y", "c16", allowed=lambda o: o.x == o.y)],
     failed="c17",
 )
-def cudnnActivationForward(handle, activationDesc, alpha, xDesc, x, beta, yDesc, y):
+def cudnnActivationForward(
+    handle: Handle,
+    activationDesc: ActivationSpec,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    beta: float,
+    yDesc: TensorSpec,
+    y: Any,
+) -> ActivationForward:
     """Compute y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
@@ -92,7 +107,20 @@ def cudnnActivationForward(handle, activationDesc, alpha, xDesc, x, beta, yDesc,
     memory=[SameMemory("dy", "dx", "c11", allowed=lambda o: o.dy == o.dx)],
     failed="c17",
 )
-def cudnnActivationBackward(handle, activationDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
+def cudnnActivationBackward(
+    handle: Handle,
+    activationDesc: ActivationSpec,
+    alpha: float,
+    yDesc: TensorSpec,
+    y: Any,
+    dyDesc: TensorSpec,
+    dy: Any,
+    xDesc: TensorSpec,
+    x: Any,
+    beta: float,
+    dxDesc: TensorSpec,
+    dx: Any,
+) -> ActivationBackward:
     """Compute dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
 
     y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16); y and dy have equal strides, x and dx

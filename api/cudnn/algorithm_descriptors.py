@@ -17,8 +17,9 @@ from __future__ import annotations
 import operator
 import struct
 import zlib
+from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,9 @@ from ..functions import documented
 from ..operations import AlgorithmPerformanceSpec, AlgorithmSpec
 from ..status import ALLOC_FAILED, BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, CudnnError, expect
 from .library import CUDNN_VERSION
+
+if TYPE_CHECKING:
+    from ..handle import Handle
 
 # ALGORITHMS lists the enumerations of the union cudnnAlgorithm_t. Their order defines their numbers in the saved form.
 ALGORITHMS = (
@@ -53,7 +57,7 @@ HEADER, BODY = struct.Struct("<8sII"), struct.Struct("<IIIi")
 SAVED_BYTES = HEADER.size + BODY.size
 
 
-def _algorithm(value):
+def _algorithm(value: Any) -> Any:
     """Return an enumerator, or an integer that is a value of one of the enumerations; raise BAD_PARAM for anything
     else."""
     if type(value) in ALGORITHMS:
@@ -68,13 +72,13 @@ def _algorithm(value):
 
 
 @documented()
-def cudnnCreateAlgorithmDescriptor():
+def cudnnCreateAlgorithmDescriptor() -> AlgorithmDescriptor:
     """Return a new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
     return AlgorithmDescriptor()
 
 
 @documented()
-def cudnnSetAlgorithmDescriptor(algorithmDesc, algorithm):
+def cudnnSetAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor, algorithm: Any) -> None:
     """Store an algorithm in the descriptor.
 
     algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t,
@@ -86,25 +90,25 @@ def cudnnSetAlgorithmDescriptor(algorithmDesc, algorithm):
 
 
 @documented()
-def cudnnGetAlgorithmDescriptor(algoDesc):
+def cudnnGetAlgorithmDescriptor(algoDesc: AlgorithmDescriptor) -> Any:
     """Return the algorithm that was set. Errors: BAD_PARAM if none was set. Source: 3.2.38."""
     return algoDesc.spec.algorithm
 
 
 @documented(fresh=["dest"])
-def cudnnCopyAlgorithmDescriptor(src, dest):
+def cudnnCopyAlgorithmDescriptor(src: AlgorithmDescriptor, dest: AlgorithmDescriptor) -> None:
     """Set dest to the algorithm of src. Errors: BAD_PARAM where src has none. Source: 3.2.4."""
     dest.spec = src.spec
 
 
 @documented()
-def cudnnDestroyAlgorithmDescriptor(algorithmDesc):
+def cudnnDestroyAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.22."""
     algorithmDesc.destroy()
 
 
 @documented()
-def cudnnCreateAlgorithmPerformance(numberToCreate):
+def cudnnCreateAlgorithmPerformance(numberToCreate: int) -> tuple[AlgorithmPerformance, ...]:
     """Return a tuple of ``numberToCreate`` new objects.
 
     Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8.
@@ -116,7 +120,9 @@ def cudnnCreateAlgorithmPerformance(numberToCreate):
 
 
 @documented(fresh=["algoDesc"])
-def cudnnSetAlgorithmPerformance(algoPerf, algoDesc, status, time, memory):
+def cudnnSetAlgorithmPerformance(
+    algoPerf: AlgorithmPerformance, algoDesc: AlgorithmDescriptor, status: cudnnStatus_t, time: float, memory: int
+) -> None:
     """Store the result of running algoDesc's algorithm: its status, milliseconds (rounded to float) and bytes.
 
     The object refers to algoDesc, so a later change of algoDesc changes the object.
@@ -135,7 +141,7 @@ class AlgorithmPerformanceParameters(NamedTuple):
 
 
 @documented()
-def cudnnGetAlgorithmPerformance(algoPerf):
+def cudnnGetAlgorithmPerformance(algoPerf: AlgorithmPerformance) -> AlgorithmPerformanceParameters:
     """Return (algoDesc, status, time, memory) as they were set; algoDesc is the same descriptor.
 
     Errors: BAD_PARAM where nothing was set.
@@ -148,7 +154,7 @@ def cudnnGetAlgorithmPerformance(algoPerf):
 
 
 @documented()
-def cudnnDestroyAlgorithmPerformance(algoPerf, numberToDestroy):
+def cudnnDestroyAlgorithmPerformance(algoPerf: Sequence[AlgorithmPerformance], numberToDestroy: int) -> None:
     """Destroy the first ``numberToDestroy`` objects of a sequence; after an error, none is destroyed.
 
     Errors: BAD_PARAM for a number outside 0 to the sequence's length.
@@ -162,7 +168,7 @@ def cudnnDestroyAlgorithmPerformance(algoPerf, numberToDestroy):
 
 
 @documented(invalid={"*": "c04"})
-def cudnnGetAlgorithmSpaceSize(handle, algoDesc):
+def cudnnGetAlgorithmSpaceSize(handle: Handle, algoDesc: AlgorithmDescriptor) -> int:
     """Return the bytes of host memory that cudnnSaveAlgorithm writes.
 
     Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
@@ -172,7 +178,7 @@ def cudnnGetAlgorithmSpaceSize(handle, algoDesc):
     return SAVED_BYTES
 
 
-def _host_memory(algoSpace, algoSpaceSizeInBytes, clause, written):
+def _host_memory(algoSpace: Any, algoSpaceSizeInBytes: Any, clause: Any, written: Any) -> Any:
     """Return a view of the caller's host memory; raise an error that cites ``clause`` if it cannot be used."""
     expect(algoSpace is not None, BAD_PARAM, clause, "algoSpace is NULL")
     try:
@@ -186,7 +192,9 @@ def _host_memory(algoSpace, algoSpaceSizeInBytes, clause, written):
 
 
 @documented(invalid={"*": "c07"}, unchecked=["algoSpace"])
-def cudnnSaveAlgorithm(handle, algoDesc, algoSpace, algoSpaceSizeInBytes):
+def cudnnSaveAlgorithm(
+    handle: Handle, algoDesc: AlgorithmDescriptor, algoSpace: Any, algoSpaceSizeInBytes: int
+) -> None:
     """Write the algorithm to host memory. cudnnRestoreAlgorithm can read it in another process on any machine.
 
     algoSpace: an object with the buffer protocol (bytearray, NumPy array).
@@ -202,7 +210,9 @@ def cudnnSaveAlgorithm(handle, algoDesc, algoSpace, algoSpaceSizeInBytes):
 
 
 @documented(invalid={"*": "c08"}, fresh=["algoDesc"], unchecked=["algoSpace"])
-def cudnnRestoreAlgorithm(handle, algoSpace, algoSpaceSizeInBytes, algoDesc):
+def cudnnRestoreAlgorithm(
+    handle: Handle, algoSpace: Any, algoSpaceSizeInBytes: int, algoDesc: AlgorithmDescriptor
+) -> None:
     """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; further bytes after it are ignored.
 
     Errors: BAD_PARAM for NULL (c08) and for data that is damaged, truncated or not written by cudnnSaveAlgorithm (c09);

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..enumerations import CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnSeqDataAxis_t
 from ..functions import computing
@@ -16,6 +17,10 @@ from ..operations import (
 )
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 from .attention_weights import buffer_sizes
+
+if TYPE_CHECKING:
+    from ..enumerations import cudnnWgradMode_t
+    from ..handle import Handle
 
 TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
 FORWARD = "cudnnMultiHeadAttnForward"
@@ -90,10 +95,10 @@ def windows(low: Any, high: Any, steps: range, keys: int, clause: str) -> tuple[
     failed="c38", optional=["weights"],
 )  # fmt: skip
 def cudnnMultiHeadAttnForward(
-    handle, attnDesc, currIdx, loWinIdx, hiWinIdx, devSeqLengthsQO, devSeqLengthsKV, qDesc, queries, residuals, kDesc, keys,
-    vDesc, values, oDesc, out, weightSizeInBytes, weights, workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes,
-    reserveSpace,
-):  # fmt: skip
+    handle: Handle, attnDesc: AttnSpec, currIdx: int, loWinIdx: Sequence[int], hiWinIdx: Sequence[int], devSeqLengthsQO: Any, devSeqLengthsKV: Any, qDesc: SeqDataSpec, queries: Any, residuals: Any, kDesc: SeqDataSpec, keys: Any,
+    vDesc: SeqDataSpec, values: Any, oDesc: SeqDataSpec, out: Any, weightSizeInBytes: int, weights: Any, workSpaceSizeInBytes: int, workSpace: Any, reserveSpaceSizeInBytes: int,
+    reserveSpace: Any,
+) -> MultiHeadAttnForward | MultiHeadAttnStep:  # fmt: skip
     """Compute out = sum over heads of W_O h + b_O + residuals, where h = sum over the window of softmax(smScaler * k .
     q) * v.
 
@@ -156,10 +161,10 @@ WEIGHTS = "cudnnMultiHeadAttnBackwardWeights"
 
 @computing(invalid={"*": "c23"}, failed="c25", optional=["weights"])
 def cudnnMultiHeadAttnBackwardData(
-    handle, attnDesc, loWinIdx, hiWinIdx, devSeqLengthsDQDO, devSeqLengthsDKDV, doDesc, dout, dqDesc, dqueries, queries, dkDesc,
-    dkeys, keys, dvDesc, dvalues, values, weightSizeInBytes, weights, workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes,
-    reserveSpace,
-):  # fmt: skip
+    handle: Handle, attnDesc: AttnSpec, loWinIdx: Sequence[int], hiWinIdx: Sequence[int], devSeqLengthsDQDO: Any, devSeqLengthsDKDV: Any, doDesc: SeqDataSpec, dout: Any, dqDesc: SeqDataSpec, dqueries: Any, queries: Any, dkDesc: SeqDataSpec,
+    dkeys: Any, keys: Any, dvDesc: SeqDataSpec, dvalues: Any, values: Any, weightSizeInBytes: int, weights: Any, workSpaceSizeInBytes: int, workSpace: Any, reserveSpaceSizeInBytes: int,
+    reserveSpace: Any,
+) -> MultiHeadAttnBackwardData:  # fmt: skip
     """Compute the gradients dqueries, dkeys and dvalues of the sum of dout * out; residuals do not contribute.
 
     The call follows cudnnMultiHeadAttnForward in training mode, with the same windows, lengths, data, weights and
@@ -181,9 +186,9 @@ def cudnnMultiHeadAttnBackwardData(
 
 @computing(invalid={"*": "c14"}, failed="c16", optional=["weights", "dweights"])
 def cudnnMultiHeadAttnBackwardWeights(
-    handle, attnDesc, addGrad, qDesc, queries, kDesc, keys, vDesc, values, doDesc, dout, weightSizeInBytes, weights, dweights,
-    workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes, reserveSpace,
-):  # fmt: skip
+    handle: Handle, attnDesc: AttnSpec, addGrad: cudnnWgradMode_t, qDesc: SeqDataSpec, queries: Any, kDesc: SeqDataSpec, keys: Any, vDesc: SeqDataSpec, values: Any, doDesc: SeqDataSpec, dout: Any, weightSizeInBytes: int, weights: Any, dweights: Any,
+    workSpaceSizeInBytes: int, workSpace: Any, reserveSpaceSizeInBytes: int, reserveSpace: Any,
+) -> MultiHeadAttnBackwardWeights:  # fmt: skip
     """Compute the gradients of all weights in the layout of the weights; addGrad says whether they are added to
     dweights or replace it.
 

@@ -22,13 +22,13 @@ SET = "cudnnSetAttnDescriptor"
 
 
 @documented()
-def cudnnCreateAttnDescriptor():
+def cudnnCreateAttnDescriptor() -> AttnDescriptor:
     """Return a new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
     return AttnDescriptor()
 
 
 @documented()
-def cudnnDestroyAttnDescriptor(attnDesc):
+def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 7.2.8."""
     if attnDesc is not None:
         attnDesc.destroy()
@@ -37,10 +37,10 @@ def cudnnDestroyAttnDescriptor(attnDesc):
 @documented(invalid={"dataType": "c44", "computePrec": "c44", "mathType": "c44"},
             fresh=["attnDropoutDesc", "postDropoutDesc"])  # fmt: skip
 def cudnnSetAttnDescriptor(
-    attnDesc, attnMode, nHeads, smScaler, dataType, computePrec, mathType, attnDropoutDesc, postDropoutDesc,
-    qSize, kSize, vSize, qProjSize, kProjSize, vProjSize, oProjSize,
-    qoMaxSeqLength, kvMaxSeqLength, maxBatchSize, maxBeamSize,
-):  # fmt: skip
+    attnDesc: AttnDescriptor, attnMode: int, nHeads: int, smScaler: float, dataType: cudnnDataType_t, computePrec: cudnnDataType_t, mathType: cudnnMathType_t, attnDropoutDesc: DropoutDescriptor | None, postDropoutDesc: DropoutDescriptor | None,
+    qSize: int, kSize: int, vSize: int, qProjSize: int, kProjSize: int, vProjSize: int, oProjSize: int,
+    qoMaxSeqLength: int, kvMaxSeqLength: int, maxBatchSize: int, maxBeamSize: int,
+) -> None:  # fmt: skip
     """Describe multi-head attention; a projected size of 0 disables that projection.
 
     attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are vector lengths in elements; maxima
@@ -99,7 +99,7 @@ class AttnParameters(NamedTuple):
 
 
 @documented(invalid={"attnDesc": "c10"}, fresh=["attnDesc"])
-def cudnnGetAttnDescriptor(attnDesc):
+def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> AttnParameters:
     """Return the parameters in the order of cudnnSetAttnDescriptor. A fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.

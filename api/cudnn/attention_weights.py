@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..functions import documented
 from ..operations import TensorSpec
@@ -10,6 +10,11 @@ from ..operations.attention.memory import space_bytes, weights_of
 from ..operations.specs import AttnSpec
 from ..status import BAD_PARAM, expect
 from .rnn.weights import MAX_SPACE, memory_of_weights, part_of
+
+if TYPE_CHECKING:
+    from ..descriptors import AttnDescriptor, TensorDescriptor
+    from ..enumerations import cudnnMultiHeadAttnWeightKind_t
+    from ..handle import Handle
 
 BUFFERS = "cudnnGetMultiHeadAttnBuffers"
 WEIGHTS = "cudnnGetMultiHeadAttnWeights"
@@ -22,7 +27,7 @@ class AttnBufferSizes(NamedTuple):
 
 
 @documented(invalid={"*": "c16"})
-def cudnnGetMultiHeadAttnBuffers(handle, attnDesc):
+def cudnnGetMultiHeadAttnBuffers(handle: Handle, attnDesc: AttnDescriptor) -> AttnBufferSizes:
     """Return (weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) that suffice for every call that
     attnDesc allows.
 
@@ -41,7 +46,14 @@ def buffer_sizes(spec: AttnSpec, clause: str) -> tuple[int, int, int]:
 
 
 @documented(invalid={"wKind": "c12", "*": "c14"}, unchecked=["weights"])
-def cudnnGetMultiHeadAttnWeights(handle, attnDesc, wKind, weightSizeInBytes, weights, wDesc):
+def cudnnGetMultiHeadAttnWeights(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    wKind: cudnnMultiHeadAttnWeightKind_t,
+    weightSizeInBytes: int,
+    weights: Any,
+    wDesc: TensorDescriptor,
+) -> Any:
     """Return the weight or bias tensor wKind inside weights, as a slice of a buffer or as an address in other device or
     host memory.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..functions import computing, documented
 from ..operations import CTCLoss, CTCLoss_v8, TensorSpec
@@ -11,10 +13,16 @@ from ..operations.specs import FLOAT, INT32
 from ..relations import data_type_among, same_dims, writable_layout
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
+if TYPE_CHECKING:
+    from ..descriptors import CTCLossDescriptor, TensorDescriptor
+    from ..enumerations import cudnnCTCLossAlgo_t
+    from ..handle import Handle
+    from ..operations.specs import CTCLossSpec
+
 INCORRECT = "cudnnStatus_t/c05"
 
 
-def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
+def _check_tensors(name: Any, probs: Any, gradients: Any, ctc_loss: Any, dims: Any, types: Any) -> None:
     """Raise an error unless probs and gradients have the same three dimensions.
 
     dims, types: the clauses for differing dimensions and unsupported types.
@@ -30,7 +38,7 @@ def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
         writable_layout(gradientsDesc=gradients)
 
 
-def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
+def _check_lengths(name: Any, probs: Any, labels: Any, label_lengths: Any, input_lengths: Any, clauses: Any) -> None:
     """Raise an error unless each sequence has an input and a label length in range, and all its labels are valid.
 
     clauses: the clauses of input lengths and of label lengths.
@@ -56,7 +64,17 @@ def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
                f"label {i} is {label}, probsDesc {probs.dims} has the labels 1 to {classes - 1} and the blank {BLANK}")  # fmt: skip
 
 
-def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengths, algo, ctc_loss):
+def _of_host(
+    name: Any,
+    clauses: Any,
+    probs: Any,
+    gradients: Any,
+    labels: Any,
+    label_lengths: Any,
+    input_lengths: Any,
+    algo: Any,
+    ctc_loss: Any,
+) -> CTCLoss:
     """Return the operation on labels in host memory, after checking all values.
 
     clauses: the clauses of dimensions, input lengths, label lengths and types.
@@ -69,7 +87,7 @@ def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengt
     return CTCLoss(ctc_loss, algo, labels, label_lengths, input_lengths, 0, probs, costs, gradients)
 
 
-def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
+def _of_device(name: Any, clauses: Any, probs: Any, gradients: Any, algo: Any, ctc_loss: Any) -> CTCLoss_v8:
     """Return the operation on labels in device memory, whose values are not checked.
 
     clauses: the clauses of dimensions, the descriptor's setter, label lengths and types.
@@ -88,18 +106,18 @@ def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
     return CTCLoss_v8(ctc_loss, algo, 0, probs, labels, lengths, lengths, each, gradients)
 
 
-def _workspace_bytes(handle, operation):
+def _workspace_bytes(handle: Any, operation: Any) -> Any:
     """Return the bytes of workspace that the handle's backend needs, never 0."""
     return max(MIN_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
 
 
-def _with_workspace(handle, operation, given, clause):
+def _with_workspace(handle: Any, operation: Any, given: Any, clause: Any) -> Any:
     needed = _workspace_bytes(handle, operation)
     expect(given >= needed, BAD_PARAM, clause, f"the workspace has {given} bytes, {needed} are needed")
     return replace(operation, workspace_bytes=needed)
 
 
-def _gradients_spec(gradients, description, name):
+def _gradients_spec(gradients: Any, description: Any, name: Any) -> Any:
     """Return the description of the gradients, or None if their memory is NULL."""
     expect(
         gradients is None or description is not None,
@@ -112,8 +130,15 @@ def _gradients_spec(gradients, description, name):
 
 @documented(invalid={"algo": ("c11", NOT_SUPPORTED)})
 def cudnnGetCTCLossWorkspaceSize(
-    handle, probsDesc, gradientsDesc, labels, labelLengths, inputLengths, algo, ctcLossDesc
-):
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+    labels: Sequence[int],
+    labelLengths: Sequence[int],
+    inputLengths: Sequence[int],
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+) -> int:
     """Return the bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
 
     probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted. labels,
@@ -131,7 +156,13 @@ def cudnnGetCTCLossWorkspaceSize(
 
 
 @documented(invalid={"algo": ("c07", NOT_SUPPORTED)})
-def cudnnGetCTCLossWorkspaceSize_v8(handle, algo, ctcLossDesc, probsDesc, gradientsDesc):
+def cudnnGetCTCLossWorkspaceSize_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+) -> int:
     """Return the bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels per sequence on the
     handle's device, never 0.
 
@@ -153,9 +184,9 @@ def cudnnGetCTCLossWorkspaceSize_v8(handle, algo, ctcLossDesc, probsDesc, gradie
     small={"workspace": ("c16", BAD_PARAM)},
 )
 def cudnnCTCLoss(
-    handle, probsDesc, probs, hostLabels, hostLabelLengths, hostInputLengths, costs, gradientsDesc, gradients, algo,
-    ctcLossDesc, workspace, workspaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, probsDesc: TensorSpec, probs: Any, hostLabels: Sequence[int], hostLabelLengths: Sequence[int], hostInputLengths: Sequence[int], costs: Any, gradientsDesc: TensorSpec | None, gradients: Any, algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossSpec, workspace: Any, workspaceSizeInBytes: int,
+) -> None:  # fmt: skip
     """Compute costs[n] = -ln p(labels of n | probs), and in gradients the gradients of the costs with respect to the
     activations.
 
@@ -185,9 +216,9 @@ def cudnnCTCLoss(
     small={"workspace": ("c18", BAD_PARAM)},
 )
 def cudnnCTCLoss_v8(
-    handle, algo, ctcLossDesc, probsDesc, probs, labels, labelLengths, inputLengths, costs, gradientsDesc, gradients,
-    workSpaceSizeInBytes, workspace,
-):  # fmt: skip
+    handle: Handle, algo: cudnnCTCLossAlgo_t, ctcLossDesc: CTCLossSpec, probsDesc: TensorSpec, probs: Any, labels: Any, labelLengths: Any, inputLengths: Any, costs: Any, gradientsDesc: TensorSpec | None, gradients: Any,
+    workSpaceSizeInBytes: int, workspace: Any,
+) -> None:  # fmt: skip
     """Do the same as cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host
     does not read.
 

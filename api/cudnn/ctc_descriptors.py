@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..descriptors import CTCLossDescriptor
 from ..enumerations import cudnnDataType_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
@@ -18,19 +18,21 @@ PRESET = CTCLossSpec(
 
 
 @documented()
-def cudnnCreateCTCLossDescriptor():
+def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
     """Return a new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
     return CTCLossDescriptor()
 
 
 @documented()
-def cudnnDestroyCTCLossDescriptor(ctcLossDesc):
+def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 8.2.5."""
     if ctcLossDesc is not None:
         ctcLossDesc.destroy()
 
 
-def _set(ctcLossDesc, clause, compType, normMode, gradMode, maxLabelLength=None):
+def _set(
+    ctcLossDesc: Any, clause: Any, compType: Any, normMode: Any, gradMode: Any, maxLabelLength: Any = None
+) -> None:
     expect(
         compType in COMPUTE_TYPES, BAD_PARAM, clause, f"compType is {compType.name}, arithmetic is in FLOAT or DOUBLE"
     )
@@ -39,7 +41,7 @@ def _set(ctcLossDesc, clause, compType, normMode, gradMode, maxLabelLength=None)
 
 
 @documented(invalid={"*": "c04"})
-def cudnnSetCTCLossDescriptor(ctcLossDesc, compType):
+def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:
     """Describe a CTC loss of normalized probabilities; the gradients of a sequence without an alignment are zero.
 
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE (c04); cudnnCTCLoss supports FLOAT. Source: 8.2.25.
@@ -48,7 +50,12 @@ def cudnnSetCTCLossDescriptor(ctcLossDesc, compType):
 
 
 @documented(invalid={"*": "c07"})
-def cudnnSetCTCLossDescriptorEx(ctcLossDesc, compType, normMode, gradMode):
+def cudnnSetCTCLossDescriptorEx(
+    ctcLossDesc: CTCLossDescriptor,
+    compType: cudnnDataType_t,
+    normMode: cudnnLossNormalizationMode_t,
+    gradMode: cudnnNanPropagation_t,
+) -> None:
     """Describe a CTC loss.
 
     normMode: whether probs holds normalized probabilities (NONE) or activations (SOFTMAX). gradMode: whether
@@ -59,7 +66,13 @@ def cudnnSetCTCLossDescriptorEx(ctcLossDesc, compType, normMode, gradMode):
 
 
 @documented(invalid={"*": "c08"})
-def cudnnSetCTCLossDescriptor_v8(ctcLossDesc, compType, normMode, gradMode, maxLabelLength):
+def cudnnSetCTCLossDescriptor_v8(
+    ctcLossDesc: CTCLossDescriptor,
+    compType: cudnnDataType_t,
+    normMode: cudnnLossNormalizationMode_t,
+    gradMode: cudnnNanPropagation_t,
+    maxLabelLength: int,
+) -> None:
     """Describe a CTC loss with labels in device memory: the parameters of cudnnSetCTCLossDescriptorEx and the maximum
     labels per sequence.
 
@@ -83,7 +96,7 @@ class CTCLossParameters_v8(NamedTuple):
 
 
 @documented(invalid={"*": "c03"}, fresh=["ctcLossDesc"])
-def cudnnGetCTCLossDescriptor(ctcLossDesc):
+def cudnnGetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor) -> cudnnDataType_t:
     """Return the compute type, which is FLOAT for a fresh descriptor.
 
     Errors: BAD_PARAM for NULL (c03). Source: 8.2.9.
@@ -92,7 +105,7 @@ def cudnnGetCTCLossDescriptor(ctcLossDesc):
 
 
 @documented(invalid={"*": "c05"}, fresh=["ctcLossDesc"])
-def cudnnGetCTCLossDescriptorEx(ctcLossDesc):
+def cudnnGetCTCLossDescriptorEx(ctcLossDesc: CTCLossDescriptor) -> CTCLossParametersEx:
     """Return (compType, normMode, gradMode), whichever setter set them; a fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c05). Source: 8.2.10.
@@ -102,7 +115,7 @@ def cudnnGetCTCLossDescriptorEx(ctcLossDesc):
 
 
 @documented(invalid={"*": "c06"}, fresh=["ctcLossDesc"])
-def cudnnGetCTCLossDescriptor_v8(ctcLossDesc):
+def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> CTCLossParameters_v8:
     """Return (compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
 
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.

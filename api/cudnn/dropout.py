@@ -3,7 +3,7 @@ random numbers."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,29 +15,34 @@ from ..operations.specs import DOUBLE, FLOAT, HALF
 from ..relations import data_type_among, same_data_type, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, INVALID_VALUE, expect
 
+if TYPE_CHECKING:
+    from ..descriptors import TensorDescriptor
+    from ..handle import Handle
+    from ..operations.specs import TensorSpec
+
 TYPES = (FLOAT, DOUBLE, HALF)
 
 
 @documented()
-def cudnnCreateDropoutDescriptor():
+def cudnnCreateDropoutDescriptor() -> DropoutDescriptor:
     """Return a new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
     return DropoutDescriptor()
 
 
 @documented()
-def cudnnDestroyDropoutDescriptor(dropoutDesc):
+def cudnnDestroyDropoutDescriptor(dropoutDesc: DropoutDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
     dropoutDesc.destroy()
 
 
 @documented()
-def cudnnDropoutGetStatesSize(handle):
+def cudnnDropoutGetStatesSize(handle: Handle) -> int:
     """Return the bytes of the states, which are the same for every handle. Source: 3.2.36."""
     return STATES.nbytes
 
 
 @documented()
-def cudnnDropoutGetReserveSpaceSize(xDesc):
+def cudnnDropoutGetReserveSpaceSize(xDesc: TensorDescriptor) -> int:
     """Return the bytes of reserve space for a tensor with the dimensions of xDesc: one bit per element, rounded up to
     words.
 
@@ -46,7 +51,7 @@ def cudnnDropoutGetReserveSpaceSize(xDesc):
     return reserve_bytes(xDesc.spec)
 
 
-def _probability(dropout):
+def _probability(dropout: Any) -> Any:
     """Return the probability rounded to float, as C passes it; raise BAD_PARAM outside [0, 1] (docs/errata.md, D110)."""
     with np.errstate(over="ignore"):
         probability = float(np.float32(dropout))
@@ -54,13 +59,15 @@ def _probability(dropout):
     return probability
 
 
-def _large_enough(clause, stateSizeInBytes):
+def _large_enough(clause: Any, stateSizeInBytes: Any) -> None:
     expect(stateSizeInBytes >= STATES.nbytes, INVALID_VALUE, clause,
            f"stateSizeInBytes is {stateSizeInBytes}, the states take {STATES.nbytes} bytes")  # fmt: skip
 
 
 @documented()
-def cudnnSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInBytes, seed):
+def cudnnSetDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor, handle: Handle, dropout: float, states: Any, stateSizeInBytes: int, seed: int
+) -> None:
     """Set the probability, rounded to float. If states is given, initialise the states from the seed, in the handle's
     stream.
 
@@ -86,7 +93,9 @@ def cudnnSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInB
 
 
 @documented()
-def cudnnRestoreDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInBytes, seed):
+def cudnnRestoreDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor, handle: Handle, dropout: float, states: Any, stateSizeInBytes: int, seed: int
+) -> None:
     """Set the probability and use states that an earlier call wrote, unchanged; the seed is only stored.
 
     Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside
@@ -107,7 +116,7 @@ class DropoutParameters(NamedTuple):
 
 
 @documented(invalid={"*": "c06"}, fresh=["dropoutDesc"])
-def cudnnGetDropoutDescriptor(dropoutDesc, handle):
+def cudnnGetDropoutDescriptor(dropoutDesc: DropoutDescriptor, handle: Handle) -> DropoutParameters:
     """Return (dropout, states, seed) as they were set last; states is None if there are none. A fresh descriptor
     returns zeros.
 
@@ -117,7 +126,7 @@ def cudnnGetDropoutDescriptor(dropoutDesc, handle):
     return DropoutParameters(spec.probability, dropoutDesc.memory.get("states"), spec.seed)
 
 
-def _checked(call, clauses, dropoutDesc, reserveSpaceSizeInBytes, **tensors):
+def _checked(call: Any, clauses: Any, dropoutDesc: Any, reserveSpaceSizeInBytes: Any, **tensors: Any) -> None:
     """Raise an error unless the tensors, the reserve space and the states meet the requirements of both calls.
 
     clauses: the clauses of element count, type, reserve space, states and supported types.
@@ -140,7 +149,16 @@ def _checked(call, clauses, dropoutDesc, reserveSpaceSizeInBytes, **tensors):
     small={"reserveSpace": ("c14", BAD_PARAM)},
     failed="c16",
 )
-def cudnnDropoutForward(handle, dropoutDesc, xdesc, x, ydesc, y, reserveSpace, reserveSpaceSizeInBytes):
+def cudnnDropoutForward(
+    handle: Handle,
+    dropoutDesc: DropoutSpec,
+    xdesc: TensorSpec,
+    x: Any,
+    ydesc: TensorSpec,
+    y: Any,
+    reserveSpace: Any,
+    reserveSpaceSizeInBytes: int,
+) -> DropoutForward:
     """Compute y = x / (1 - dropout) for kept elements and 0 for dropped ones; record in reserveSpace which are kept,
     and advance the states.
 
@@ -162,7 +180,16 @@ def cudnnDropoutForward(handle, dropoutDesc, xdesc, x, ydesc, y, reserveSpace, r
     small={"reserveSpace": ("c11", BAD_PARAM)},
     failed="c13",
 )
-def cudnnDropoutBackward(handle, dropoutDesc, dyDesc, dy, dxDesc, dx, reserveSpace, reserveSpaceSizeInBytes):
+def cudnnDropoutBackward(
+    handle: Handle,
+    dropoutDesc: DropoutSpec,
+    dyDesc: TensorSpec,
+    dy: Any,
+    dxDesc: TensorSpec,
+    dx: Any,
+    reserveSpace: Any,
+    reserveSpaceSizeInBytes: int,
+) -> DropoutBackward:
     """Compute dx = dy / (1 - dropout) for the elements that the forward call kept, and 0 for the others.
 
     dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ..descriptors import FilterDescriptor
 from ..enumerations import CUDNN_DIM_MAX, cudnnDataType_t, cudnnTensorFormat_t
@@ -17,13 +18,15 @@ MIN_RANK = 3  # dimensions: K, C and one spatial dimension (docs/errata.md, D115
 
 
 @documented()
-def cudnnCreateFilterDescriptor():
+def cudnnCreateFilterDescriptor() -> FilterDescriptor:
     """Return a new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
     return FilterDescriptor()
 
 
 @documented(invalid={"dataType": "c09", "format": "c10"})
-def cudnnSetFilter4dDescriptor(filterDesc, dataType, format, k, c, h, w):
+def cudnnSetFilter4dDescriptor(
+    filterDesc: FilterDescriptor, dataType: cudnnDataType_t, format: cudnnTensorFormat_t, k: int, c: int, h: int, w: int
+) -> None:
     """Describe a filter of k output and c input feature maps of h x w, without gaps.
 
     CUDNN_TENSOR_NCHW is the order KCRS, CUDNN_TENSOR_NHWC is KRSC. CUDNN_TENSOR_NCHW_VECT_C takes INT8x4, UINT8x4 or
@@ -35,7 +38,13 @@ def cudnnSetFilter4dDescriptor(filterDesc, dataType, format, k, c, h, w):
 
 
 @documented(invalid={"dataType": "c13", "format": "c14"})
-def cudnnSetFilterNdDescriptor(filterDesc, dataType, format, nbDims, filterDimA):
+def cudnnSetFilterNdDescriptor(
+    filterDesc: FilterDescriptor,
+    dataType: cudnnDataType_t,
+    format: cudnnTensorFormat_t,
+    nbDims: int,
+    filterDimA: Sequence[int],
+) -> None:
     """Describe a filter of nbDims dimensions without gaps; filterDimA is [K, C, spatial ...] whatever the format.
 
     nbDims: 3 to CUDNN_DIM_MAX (8). Memory order: K, C, spatial for CUDNN_TENSOR_NCHW; K, spatial, C for NHWC.
@@ -59,7 +68,7 @@ class Filter4dParameters(NamedTuple):
 
 
 @documented(fresh=["filterDesc"])
-def cudnnGetFilter4dDescriptor(filterDesc):
+def cudnnGetFilter4dDescriptor(filterDesc: FilterDescriptor) -> Filter4dParameters:
     """Return (dataType, format, k, c, h, w); a filter of another rank returns its first four dimensions. A fresh
     descriptor returns zeros.
 
@@ -79,7 +88,7 @@ class FilterNdParameters(NamedTuple):
 
 
 @documented(fresh=["wDesc"])
-def cudnnGetFilterNdDescriptor(wDesc, nbDimsRequested):
+def cudnnGetFilterNdDescriptor(wDesc: FilterDescriptor, nbDimsRequested: int) -> FilterNdParameters:
     """Return (dataType, format, nbDims, filterDimA); the array holds min(nbDimsRequested, nbDims) entries.
 
     A fresh descriptor returns rank 0. Errors: BAD_PARAM for nbDimsRequested below 1 (c09); NOT_SUPPORTED above
@@ -96,7 +105,7 @@ def cudnnGetFilterNdDescriptor(wDesc, nbDimsRequested):
 
 
 @documented(invalid={"filterDesc": "c04"}, fresh=["filterDesc"])
-def cudnnGetFilterSizeInBytes(filterDesc):
+def cudnnGetFilterSizeInBytes(filterDesc: FilterDescriptor) -> int:
     """Return the bytes of memory that the filter occupies; 0 for a fresh descriptor.
 
     Errors: BAD_PARAM for NULL and for a filter whose bytes no size_t can count (c04). Source: 3.2.47.
@@ -110,12 +119,12 @@ def cudnnGetFilterSizeInBytes(filterDesc):
 
 
 @documented()
-def cudnnDestroyFilterDescriptor(filterDesc):
+def cudnnDestroyFilterDescriptor(filterDesc: FilterDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.25."""
     filterDesc.destroy()
 
 
-def _set(descriptor, data_type, tensor_format, dims, shown, clause):
+def _set(descriptor: Any, data_type: Any, tensor_format: Any, dims: Any, shown: Any, clause: Any) -> None:
     """Set the filter for all setters; after an error the descriptor is unchanged."""
     expect(min(dims) > 0, BAD_PARAM, clause, f"{shown}: every size must be at least 1")
     vectors_fit_format(tensor_format, data_type, dims[1])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..enumerations import cudnnBackendDescriptorType_t as Kind
 from ..functions import executing
 from ..status import BAD_PARAM, CudnnError
+
+if TYPE_CHECKING:
+    from ..handle import Handle
 
 NAME = "cudnnBackendExecute"
 PLAN, PACK = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
@@ -13,7 +18,7 @@ PLAN, PACK = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, Kind.CUDNN_BACKEND_VA
 @executing(
     invalid={"*": "c07"}, fresh=["executionPlan", "variantPack"], failed="c09", small={"workspace": ("c05", BAD_PARAM)}
 )
-def cudnnBackendExecute(handle, executionPlan, variantPack):
+def cudnnBackendExecute(handle: Handle, executionPlan: Any, variantPack: Any) -> Any:
     """Run a finalised execution plan on the memory of a finalised variant pack.
 
     The pack maps the unique id of each tensor that is not virtual to a pointer. Its workspace has at least
@@ -43,14 +48,14 @@ def cudnnBackendExecute(handle, executionPlan, variantPack):
     return plan.operation, memory
 
 
-def _unfit(name, descriptor):
+def _unfit(name: Any, descriptor: Any) -> CudnnError:
     """Return the error for a descriptor that is not finalised or has another type."""
     if descriptor is None:
         return CudnnError(BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
     return CudnnError(BAD_PARAM, f"{NAME}/c07", f"{name} is a {descriptor.kind.name}")
 
 
-def _other_tensors(needed, given):
+def _other_tensors(needed: Any, given: Any) -> CudnnError:
     """Return the error for a pack whose unique ids differ from the ids of the graph's tensors with memory."""
     missing, more = sorted({*needed} - given), sorted(given - {*needed})
     if missing:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..functions import documented
 from ..graph import execution as _execution  # noqa: F401 (registers)
@@ -12,12 +13,16 @@ from ..graph import operation_graph as _operation_graph  # noqa: F401 (registers
 from ..graph import settings as _settings  # noqa: F401 (registers)
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
+if TYPE_CHECKING:
+    from ..descriptors import BackendDescriptor
+    from ..enumerations import cudnnBackendAttributeName_t, cudnnBackendAttributeType_t, cudnnBackendDescriptorType_t
+
 # A descriptor is a reference of 8 bytes, whatever its type (docs/errata.md, D210).
 SIZE_OF_DESCRIPTOR = 8
 
 
 @documented(invalid={"*": ("c04", NOT_SUPPORTED)})
-def cudnnBackendCreateDescriptor(descriptorType):
+def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:
     """Return a new backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
 
     Errors: NOT_SUPPORTED where descriptors of the type cannot be created (c04). Source: 5.2.1.
@@ -26,7 +31,7 @@ def cudnnBackendCreateDescriptor(descriptorType):
 
 
 @documented(fresh=["descriptor"])
-def cudnnBackendDestroyDescriptor(descriptor):
+def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
     """Destroy the descriptor; objects that were finalised with it keep a copy of it.
 
     Errors: BAD_PARAM for NULL.
@@ -37,7 +42,9 @@ def cudnnBackendDestroyDescriptor(descriptor):
 
 
 @documented(invalid={"descriptor": "c05"}, fresh=["descriptor"])
-def cudnnBackendInitialize(descriptor, descriptorType, sizeInBytes):
+def cudnnBackendInitialize(
+    descriptor: BackendDescriptor, descriptorType: cudnnBackendDescriptorType_t, sizeInBytes: int
+) -> None:
     """Reset the descriptor to an unfinalised one of this type, without attributes.
 
     sizeInBytes: at least the 8 bytes of a reference; the descriptor uses no other memory of the caller.
@@ -53,7 +60,13 @@ def cudnnBackendInitialize(descriptor, descriptorType, sizeInBytes):
     invalid={"attributeName": "c04", "attributeType": "c05", "elementCount": "c06"},
     fresh=["descriptor"], unchecked=["arrayOfElements"],
 )  # fmt: skip
-def cudnnBackendSetAttribute(descriptor, attributeName, attributeType, elementCount, arrayOfElements):
+def cudnnBackendSetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    elementCount: int,
+    arrayOfElements: Sequence[Any],
+) -> None:
     """Set an attribute of a descriptor that has not been finalised, replacing its earlier value.
 
     arrayOfElements: a sequence of at least elementCount values of the type; descriptors in it may be finalised later.
@@ -64,7 +77,7 @@ def cudnnBackendSetAttribute(descriptor, attributeName, attributeType, elementCo
 
 
 @documented(fresh=["descriptor"])
-def cudnnBackendFinalize(descriptor):
+def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
     """Check all attributes and make the descriptor immutable.
 
     Errors: BAD_PARAM for attributes that are missing, invalid or contradict each other, and for a finalised descriptor
@@ -79,7 +92,12 @@ class BackendAttribute(NamedTuple):
 
 
 @documented(invalid={"attributeName": "c06", "attributeType": "c07"}, fresh=["descriptor"])
-def cudnnBackendGetAttribute(descriptor, attributeName, attributeType, requestedElementCount):
+def cudnnBackendGetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    requestedElementCount: int,
+) -> BackendAttribute:
     """Return (number of elements of the attribute, at most requestedElementCount of them); descriptors are returned as
     new, finalised ones.
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import api_log
 from ..document import VERSION
@@ -14,11 +14,20 @@ from ..handle import Handle, level_named, open_backend, release_named
 from ..operations import BackendError
 from ..status import BAD_PARAM, INTERNAL_ERROR, INVALID_VALUE, MAPPING_ERROR, CudnnError, expect
 
+if TYPE_CHECKING:
+    from ..enumerations import libraryPropertyType
+
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 CUDNN_VERSION = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
 
 
-def cudnnCreate(*, backend=None, device=None, as_release=None, reproducible=None):
+def cudnnCreate(
+    *,
+    backend: str | None = None,
+    device: str | None = None,
+    as_release: str | None = None,
+    reproducible: str | None = None,
+) -> Handle:
     """Return a new handle.
 
     backend: "reference", "accelerated" or "crosscheck". It defaults to DUALDNN_BACKEND, then to accelerated if a GPU is
@@ -40,13 +49,13 @@ FUNCTIONS["cudnnCreate"] = cudnnCreate
 
 
 @documented(invalid={"handle": "c05"})
-def cudnnDestroy(handle):
+def cudnnDestroy(handle: Handle) -> None:
     """Wait for the handle's work, then release the handle. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
     handle.destroy()
 
 
 @documented(invalid={"handle": "c05"})
-def cudnnSetStream(handle, streamId):
+def cudnnSetStream(handle: Handle, streamId: Any) -> None:
     """Launch the handle's later work on this stream; NULL is the default stream. The call does not wait for earlier
     work.
 
@@ -67,19 +76,19 @@ def cudnnSetStream(handle, streamId):
 
 
 @documented(invalid={"handle": "c03"})
-def cudnnGetStream(handle):
+def cudnnGetStream(handle: Handle) -> Any:
     """Return the stream that was set, or None. Errors: BAD_PARAM for NULL (c03). Source: 3.2.58."""
     return handle.user_stream
 
 
 @documented()
-def cudnnGetVersion():
+def cudnnGetVersion() -> int:
     """Return the version of the specification as one number, 8003 (CUDNN_VERSION). Source: 3.2.63."""
     return CUDNN_VERSION
 
 
 @documented()
-def cudnnGetCudartVersion():
+def cudnnGetCudartVersion() -> int:
     """Return the version of the CUDA headers that kernels are compiled against: 13000 for 13.0, or 0 if there are none.
 
     Source: 3.2.42.
@@ -90,7 +99,7 @@ def cudnnGetCudartVersion():
 
 
 @documented(invalid={"type": ("c02", INVALID_VALUE)})
-def cudnnGetProperty(type):
+def cudnnGetProperty(type: libraryPropertyType) -> int:
     """Return the major version, minor version or patch level.
 
     Errors: INVALID_VALUE for an unknown type (c02). Source: 3.2.54.
@@ -99,7 +108,7 @@ def cudnnGetProperty(type):
 
 
 @documented(unchecked=["status"])
-def cudnnGetErrorString(status):
+def cudnnGetErrorString(status: cudnnStatus_t) -> str:
     """Return the name of a status, or CUDNN_UNKNOWN_STATUS for an unknown value. Source: 3.2.44."""
     try:
         return cudnnStatus_t(operator.index(status)).name
@@ -107,7 +116,7 @@ def cudnnGetErrorString(status):
         return "CUDNN_UNKNOWN_STATUS"
 
 
-def _same_version(clause):
+def _same_version(clause: Any) -> None:
     """Raise VERSION_MISMATCH unless all parts of the package have the same version; each part belongs to every
     sub-library."""
     from dualdnn import accelerated, api, reference
@@ -118,31 +127,31 @@ def _same_version(clause):
 
 
 @documented()
-def cudnnOpsInferVersionCheck():
+def cudnnOpsInferVersionCheck() -> None:
     """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
     _same_version("cudnnOpsInferVersionCheck/c04")
 
 
 @documented()
-def cudnnOpsTrainVersionCheck():
+def cudnnOpsTrainVersionCheck() -> None:
     """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
     _same_version("cudnnOpsTrainVersionCheck/c03")
 
 
 @documented()
-def cudnnAdvInferVersionCheck():
+def cudnnAdvInferVersionCheck() -> None:
     """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
     _same_version("cudnnAdvInferVersionCheck/c03")
 
 
 @documented()
-def cudnnAdvTrainVersionCheck():
+def cudnnAdvTrainVersionCheck() -> None:
     """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
     _same_version("cudnnAdvTrainVersionCheck/c03")
 
 
 @documented(invalid={"*": "c21"})
-def cudnnQueryRuntimeError(handle, mode, tag):
+def cudnnQueryRuntimeError(handle: Handle, mode: cudnnErrQueryMode_t, tag: Any) -> cudnnStatus_t:
     """Return the error that the handle's kernels reported since the last query, and clear it.
 
     mode: RAWCODE reads at once. NONBLOCKING returns RUNTIME_IN_PROGRESS while work is pending. BLOCKING waits.
@@ -162,7 +171,7 @@ def cudnnQueryRuntimeError(handle, mode, tag):
 
 
 @documented(unchecked=["fptr"])
-def cudnnSetCallback(mask, udata, fptr):
+def cudnnSetCallback(mask: int, udata: Any, fptr: Any) -> None:
     """Choose which messages are logged, and where.
 
     mask: the bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are ignored.
@@ -182,6 +191,6 @@ class CallbackState(NamedTuple):
 
 
 @documented()
-def cudnnGetCallback():
+def cudnnGetCallback() -> CallbackState:
     """Return (mask, udata, fptr); fptr is None while the built-in callback is in use. Source: 3.2.41."""
     return CallbackState(api_log.state.mask, api_log.state.udata, api_log.state.callback)

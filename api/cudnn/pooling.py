@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..descriptors import PoolingDescriptor
 from ..enumerations import CUDNN_DIM_MAX, cudnnNanPropagation_t, cudnnPoolingMode_t
@@ -20,6 +21,10 @@ from ..relations import (
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import entries
 
+if TYPE_CHECKING:
+    from ..descriptors import TensorDescriptor
+    from ..handle import Handle
+
 MAX_RANK = CUDNN_DIM_MAX - 2
 # These are the listed types, and INT8 in vectors for NCHW_VECT_C, because every format is supported (docs/errata.md,
 # D092).
@@ -30,7 +35,7 @@ POSITIONS = 2**31  # the exclusive limit of window positions, which are 32-bit n
 
 
 @documented()
-def cudnnCreatePoolingDescriptor():
+def cudnnCreatePoolingDescriptor() -> PoolingDescriptor:
     """Return a new pooling descriptor, to be filled by one of the setters.
 
     Source: 3.2.13, cudnnCreatePoolingDescriptor/c01.
@@ -40,9 +45,9 @@ def cudnnCreatePoolingDescriptor():
 
 @documented(invalid={"mode": "c08", "maxpoolingNanOpt": "c09"})
 def cudnnSetPooling2dDescriptor(
-    poolingDesc, mode, maxpoolingNanOpt, windowHeight, windowWidth,
-    verticalPadding, horizontalPadding, verticalStride, horizontalStride,
-):  # fmt: skip
+    poolingDesc: PoolingDescriptor, mode: cudnnPoolingMode_t, maxpoolingNanOpt: cudnnNanPropagation_t, windowHeight: int, windowWidth: int,
+    verticalPadding: int, horizontalPadding: int, verticalStride: int, horizontalStride: int,
+) -> None:  # fmt: skip
     """Describe a pooling of images: mode, NaN rule of the maximum, window, padding, stride.
 
     Windows and strides are at least 1; paddings may be negative, which skips the input's border.
@@ -60,7 +65,15 @@ def cudnnSetPooling2dDescriptor(
 @documented(
     invalid={"mode": "c13", "maxpoolingNanOpt": "c14", "windowDimA": "c05", "paddingA": "c06", "strideA": "c07"}
 )
-def cudnnSetPoolingNdDescriptor(poolingDesc, mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA):
+def cudnnSetPoolingNdDescriptor(
+    poolingDesc: PoolingDescriptor,
+    mode: cudnnPoolingMode_t,
+    maxpoolingNanOpt: cudnnNanPropagation_t,
+    nbDims: int,
+    windowDimA: Sequence[int],
+    paddingA: Sequence[int],
+    strideA: Sequence[int],
+) -> None:
     """Describe a pooling of nbDims spatial dimensions: mode, NaN rule of the maximum, window, padding, stride.
 
     nbDims: 1 to CUDNN_DIM_MAX - 2 (the computing calls take 2 and 3). windowDimA, paddingA, strideA: at least nbDims
@@ -100,7 +113,7 @@ class Pooling2dParameters(NamedTuple):
 
 
 @documented(invalid={"poolingDesc": "c09"})
-def cudnnGetPooling2dDescriptor(poolingDesc):
+def cudnnGetPooling2dDescriptor(poolingDesc: PoolingDescriptor) -> Pooling2dParameters:
     """Return (mode, maxpoolingNanOpt, windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride,
     horizontalStride) as they were set.
 
@@ -122,7 +135,7 @@ class PoolingNdParameters(NamedTuple):
 
 
 @documented(invalid={"poolingDesc": "c09"})
-def cudnnGetPoolingNdDescriptor(poolingDesc, nbDimsRequested):
+def cudnnGetPoolingNdDescriptor(poolingDesc: PoolingDescriptor, nbDimsRequested: int) -> PoolingNdParameters:
     """Return (mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA).
 
     nbDims is the descriptor's own number of dimensions; the arrays hold min(nbDimsRequested, nbDims) entries.
@@ -140,7 +153,7 @@ def cudnnGetPoolingNdDescriptor(poolingDesc, nbDimsRequested):
 
 
 @documented()
-def cudnnDestroyPoolingDescriptor(poolingDesc):
+def cudnnDestroyPoolingDescriptor(poolingDesc: PoolingDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.28."""
     poolingDesc.destroy()
 
@@ -153,7 +166,7 @@ class Pooling2dOutput(NamedTuple):
 
 
 @documented(invalid={"poolingDesc": "c07", "inputDesc": "c05"})
-def cudnnGetPooling2dForwardOutputDim(poolingDesc, inputDesc):
+def cudnnGetPooling2dForwardOutputDim(poolingDesc: PoolingDescriptor, inputDesc: TensorDescriptor) -> Pooling2dOutput:
     """Return (outN, outC, outH, outW) of a pooled 4-D input: n, c and 1 + (input + 2 * padding - window) / stride.
 
     Errors: BAD_PARAM for descriptors that are not initialised (c07, c05), poolingDesc not 2-D (c08), inputDesc not 4-D
@@ -177,7 +190,9 @@ def cudnnGetPooling2dForwardOutputDim(poolingDesc, inputDesc):
 
 
 @documented(invalid={"poolingDesc": "c05", "inputDesc": "c03"})
-def cudnnGetPoolingNdForwardOutputDim(poolingDesc, inputDesc, nbDims):
+def cudnnGetPoolingNdForwardOutputDim(
+    poolingDesc: PoolingDescriptor, inputDesc: TensorDescriptor, nbDims: int
+) -> tuple[int, ...]:
     """Return outDimA of nbDims entries: n, c and, per spatial dimension, 1 + (input + 2 * padding - window) / stride.
 
     nbDims: the number of dimensions of inputDesc, two more than those of poolingDesc.
@@ -210,7 +225,16 @@ def _identity(operation: PoolingForward) -> bool:
 
 
 @computing(memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=_identity)], failed="c19")
-def cudnnPoolingForward(handle, poolingDesc, alpha, xDesc, x, beta, yDesc, y):
+def cudnnPoolingForward(
+    handle: Handle,
+    poolingDesc: PoolingSpec,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    beta: float,
+    yDesc: TensorSpec,
+    y: Any,
+) -> PoolingForward:
     """Compute y = alpha * pool(x) + beta * y; beta == 0 does not read y.
 
     Output o covers the inputs o * stride - padding + [0, window) in every spatial dimension.
@@ -235,7 +259,20 @@ def cudnnPoolingForward(handle, poolingDesc, alpha, xDesc, x, beta, yDesc, y):
 
 
 @computing(failed="c15")
-def cudnnPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
+def cudnnPoolingBackward(
+    handle: Handle,
+    poolingDesc: PoolingSpec,
+    alpha: float,
+    yDesc: TensorSpec,
+    y: Any,
+    dyDesc: TensorSpec,
+    dy: Any,
+    xDesc: TensorSpec,
+    x: Any,
+    beta: float,
+    dxDesc: TensorSpec,
+    dx: Any,
+) -> PoolingBackward:
     """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
     Maximum (both modes, deterministic): dy of a window is added to its first maximum in row-major order, which is the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..descriptors import ReduceTensorDescriptor
 from ..enumerations import (
@@ -27,12 +27,16 @@ from ..operations.specs import DOUBLE, FLOAT, HALF, INT8
 from ..relations import scaling, writable_layout
 from ..status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED, CudnnError, expect
 
+if TYPE_CHECKING:
+    from ..descriptors import TensorDescriptor
+    from ..handle import Handle
+
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF)  # The setter accepts these (docs/errata.md, D121); no call computes in HALF.
 SCALAR_TYPES = (FLOAT, DOUBLE, HALF, INT8)  # The document names these types (docs/errata.md, D096).
 
 
 @documented(invalid={"*": "c03"})
-def cudnnCreateReduceTensorDescriptor():
+def cudnnCreateReduceTensorDescriptor() -> ReduceTensorDescriptor:
     """Return a new descriptor of a reduction, to be filled by cudnnSetReduceTensorDescriptor.
 
     Source: 3.2.14, cudnnCreateReduceTensorDescriptor/c01.
@@ -51,13 +55,13 @@ def cudnnCreateReduceTensorDescriptor():
     }
 )
 def cudnnSetReduceTensorDescriptor(
-    reduceTensorDesc,
-    reduceTensorOp,
-    reduceTensorCompType,
-    reduceTensorNanOpt,
-    reduceTensorIndices,
-    reduceTensorIndicesType,
-):
+    reduceTensorDesc: ReduceTensorDescriptor,
+    reduceTensorOp: cudnnReduceTensorOp_t,
+    reduceTensorCompType: cudnnDataType_t,
+    reduceTensorNanOpt: cudnnNanPropagation_t,
+    reduceTensorIndices: cudnnReduceTensorIndices_t,
+    reduceTensorIndicesType: cudnnIndicesType_t,
+) -> None:
     """Set the operation, the compute type (FLOAT, DOUBLE, HALF), the NaN propagation and the indices.
 
     cudnnReduceTensor decides which of these it supports for which tensors.
@@ -81,7 +85,7 @@ class ReduceTensorParameters(NamedTuple):
 
 
 @documented(invalid={"reduceTensorDesc": "c08"})
-def cudnnGetReduceTensorDescriptor(reduceTensorDesc):
+def cudnnGetReduceTensorDescriptor(reduceTensorDesc: ReduceTensorDescriptor) -> ReduceTensorParameters:
     """Return (reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType).
 
     Source: 3.2.55, c01 to c05; NULL and uninitialised are refused (c08).
@@ -91,14 +95,16 @@ def cudnnGetReduceTensorDescriptor(reduceTensorDesc):
 
 
 @documented()
-def cudnnDestroyReduceTensorDescriptor(tensorDesc):
+def cudnnDestroyReduceTensorDescriptor(tensorDesc: ReduceTensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.29."""
     if tensorDesc is not None:
         tensorDesc.destroy()
 
 
 @documented()
-def cudnnGetReductionIndicesSize(handle, reduceDesc, aDesc, cDesc):
+def cudnnGetReductionIndicesSize(
+    handle: Handle, reduceDesc: ReduceTensorDescriptor, aDesc: TensorDescriptor, cDesc: TensorDescriptor
+) -> int:
     """Return the bytes that ``indices`` of cudnnReduceTensor needs: one index of the descriptor's width per element of
     C.
 
@@ -110,7 +116,9 @@ def cudnnGetReductionIndicesSize(handle, reduceDesc, aDesc, cDesc):
 
 
 @documented()
-def cudnnGetReductionWorkspaceSize(handle, reduceDesc, aDesc, cDesc):
+def cudnnGetReductionWorkspaceSize(
+    handle: Handle, reduceDesc: ReduceTensorDescriptor, aDesc: TensorDescriptor, cDesc: TensorDescriptor
+) -> int:
     """Return the bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
 
     For tensors that cudnnReduceTensor would refuse, the result is the minimum size.
@@ -124,7 +132,7 @@ def cudnnGetReductionWorkspaceSize(handle, reduceDesc, aDesc, cDesc):
     return _workspace_bytes(handle, ReduceTensor(reduction, required_indices(reduction, C), 0, 1.0, 0.0, A, C))
 
 
-def _workspace_bytes(handle, operation: ReduceTensor) -> int:
+def _workspace_bytes(handle: Any, operation: ReduceTensor) -> int:
     """Return the bytes of workspace that the handle's backend needs."""
     return max(MIN_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
 
@@ -134,9 +142,9 @@ def _workspace_bytes(handle, operation: ReduceTensor) -> int:
     small={"indices": ("c30", INVALID_VALUE), "workspace": ("c31", INVALID_VALUE)},
 )
 def cudnnReduceTensor(
-    handle, reduceTensorDesc, indices, indicesSizeInBytes, workspace, workspaceSizeInBytes, alpha, aDesc, A, beta,
-    cDesc, C,
-):  # fmt: skip
+    handle: Handle, reduceTensorDesc: ReduceTensorSpec, indices: Any, indicesSizeInBytes: int, workspace: Any, workspaceSizeInBytes: int, alpha: float, aDesc: TensorSpec, A: Any, beta: float,
+    cDesc: TensorSpec, C: Any,
+) -> Any:  # fmt: skip
     """Compute C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1; beta == 0 does not read C.
 
     A, C: any strides, 3 to 8 dimensions, each of C's equal to A's or 1. Types: DOUBLE for both, computed in DOUBLE, or

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ..descriptors import SeqDataDescriptor
 from ..enumerations import CUDNN_SEQDATA_DIM_COUNT, cudnnDataType_t, cudnnSeqDataAxis_t
@@ -17,13 +18,13 @@ SET = "cudnnSetSeqDataDescriptor"
 
 
 @documented()
-def cudnnCreateSeqDataDescriptor():
+def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
     """Return a new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
     return SeqDataDescriptor()
 
 
 @documented()
-def cudnnDestroySeqDataDescriptor(seqDataDesc):
+def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 7.2.12."""
     if seqDataDesc is not None:
         seqDataDesc.destroy()
@@ -31,8 +32,15 @@ def cudnnDestroySeqDataDescriptor(seqDataDesc):
 
 @documented(invalid={"seqDataDesc": "c23", "dataType": "c24", "axes": "c16", "seqLengthArray": "c27"})
 def cudnnSetSeqDataDescriptor(
-    seqDataDesc, dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill
-):
+    seqDataDesc: SeqDataDescriptor,
+    dataType: cudnnDataType_t,
+    nbDims: int,
+    dimA: Sequence[int],
+    axes: cudnnSeqDataAxis_t,
+    seqLengthArraySize: int,
+    seqLengthArray: Sequence[int],
+    paddingFill: Any,
+) -> None:
     """Describe packed sequences of vectors.
 
     dimA: sizes indexed by cudnnSeqDataAxis_t. axes: the axes from the outermost to the innermost, which is
@@ -77,7 +85,9 @@ class SeqDataParameters(NamedTuple):
 
 
 @documented(invalid={"*": "c20"}, fresh=["seqDataDesc"])
-def cudnnGetSeqDataDescriptor(seqDataDesc, nbDimsRequested, seqLengthSizeRequested):
+def cudnnGetSeqDataDescriptor(
+    seqDataDesc: SeqDataDescriptor, nbDimsRequested: int, seqLengthSizeRequested: int
+) -> SeqDataParameters:
     """Return (dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill); arrays have the requested
     number of entries.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..functions import SameMemory, computing
 from ..operations import SoftmaxBackward, SoftmaxForward
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8
@@ -16,6 +18,11 @@ from ..relations import (
 )
 from ..status import INCORRECT_PARAMETER
 
+if TYPE_CHECKING:
+    from ..enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
+    from ..handle import Handle
+    from ..operations.specs import TensorSpec
+
 # The document has no table of types; these follow NVIDIA's library (docs/errata.md, D134).
 FORWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
 BACKWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
@@ -26,7 +33,17 @@ BACKWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
     memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=lambda o: o.x == o.y)],
     failed="c14",
 )
-def cudnnSoftmaxForward(handle, algorithm, mode, alpha, xDesc, x, beta, yDesc, y):
+def cudnnSoftmaxForward(
+    handle: Handle,
+    algorithm: cudnnSoftmaxAlgorithm_t,
+    mode: cudnnSoftmaxMode_t,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    beta: float,
+    yDesc: TensorSpec,
+    y: Any,
+) -> SoftmaxForward:
     """Compute y = alpha * softmax(x) + beta * y; beta == 0 does not read y.
 
     One softmax runs over C, H, W of each image (MODE_INSTANCE) or over C at each position (MODE_CHANNEL):
@@ -49,7 +66,19 @@ def cudnnSoftmaxForward(handle, algorithm, mode, alpha, xDesc, x, beta, yDesc, y
     memory=[SameMemory("dy", "dx", "c03", allowed=lambda o: o.dy == o.dx)],
     failed="c13",
 )
-def cudnnSoftmaxBackward(handle, algorithm, mode, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
+def cudnnSoftmaxBackward(
+    handle: Handle,
+    algorithm: cudnnSoftmaxAlgorithm_t,
+    mode: cudnnSoftmaxMode_t,
+    alpha: float,
+    yDesc: TensorSpec,
+    y: Any,
+    dyDesc: TensorSpec,
+    dy: Any,
+    beta: float,
+    dxDesc: TensorSpec,
+    dx: Any,
+) -> SoftmaxBackward:
     """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
     The gradient is y * (dy - sum(y * dy)) for FAST and ACCURATE, dy - exp(y) * sum(dy) for LOG; the sums run over what

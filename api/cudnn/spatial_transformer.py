@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from ..descriptors import SpatialTransformerDescriptor
 from ..enumerations import CUDNN_DIM_MAX
 from ..functions import computing, documented
@@ -16,25 +19,36 @@ from ..operations.specs import DOUBLE, FLOAT, HALF
 from ..relations import same_data_type, same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 
+if TYPE_CHECKING:
+    from ..enumerations import cudnnDataType_t, cudnnSamplerType_t
+    from ..handle import Handle
+    from ..operations.specs import TensorSpec
+
 TYPES = (FLOAT, DOUBLE, HALF)
 MIN_RANK = 3  # dimensions
 IMAGE_RANK = 4  # dimensions: N, C, H and W
 
 
 @documented()
-def cudnnCreateSpatialTransformerDescriptor():
+def cudnnCreateSpatialTransformerDescriptor() -> SpatialTransformerDescriptor:
     """Return a new descriptor, to be filled by cudnnSetSpatialTransformerNdDescriptor. Source: 3.2.15."""
     return SpatialTransformerDescriptor()
 
 
 @documented()
-def cudnnDestroySpatialTransformerDescriptor(stDesc):
+def cudnnDestroySpatialTransformerDescriptor(stDesc: SpatialTransformerDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.30."""
     stDesc.destroy()
 
 
 @documented(invalid={"stDesc": "c06", "dimA": "c07", "dataType": "c08", "samplerType": "c09"})
-def cudnnSetSpatialTransformerNdDescriptor(stDesc, samplerType, dataType, nbDims, dimA):
+def cudnnSetSpatialTransformerNdDescriptor(
+    stDesc: SpatialTransformerDescriptor,
+    samplerType: cudnnSamplerType_t,
+    dataType: cudnnDataType_t,
+    nbDims: int,
+    dimA: Sequence[int],
+) -> None:
     """Describe a transformer of tensors of dataType (FLOAT, DOUBLE, HALF); the result has the dimensions dimA.
 
     nbDims: 3 to CUDNN_DIM_MAX; the calls support 4, (N, C, H, W).
@@ -51,7 +65,7 @@ def cudnnSetSpatialTransformerNdDescriptor(stDesc, samplerType, dataType, nbDims
     stDesc.spec = SpatialTransformerSpec(samplerType, dataType, dims)
 
 
-def _images_only(call, clause, **ranks):
+def _images_only(call: Any, clause: Any, **ranks: Any) -> None:
     """Raise NOT_SUPPORTED unless everything has 4 dimensions: more violates ``clause``, fewer violates c02."""
     for name, dims in ranks.items():
         text = f"{name} has {len(dims)} dimensions {dims}, 2-D transformations have {IMAGE_RANK}"
@@ -60,7 +74,9 @@ def _images_only(call, clause, **ranks):
 
 
 @computing(invalid={"handle": "c07", "grid": "c08", "theta": "c09"}, failed="c11")
-def cudnnSpatialTfGridGeneratorForward(handle, stDesc, theta, grid):
+def cudnnSpatialTfGridGeneratorForward(
+    handle: Handle, stDesc: SpatialTransformerSpec, theta: Any, grid: Any
+) -> SpatialTfGridGeneratorForward:
     """Compute the input coordinates of each pixel of the transformed tensor.
 
     theta: n x 2 x 3, grid: n x h x w x 2 (x, then y), packed, of stDesc's data type. Pixel (i, j) has the coordinates
@@ -72,7 +88,9 @@ def cudnnSpatialTfGridGeneratorForward(handle, stDesc, theta, grid):
 
 
 @computing(invalid={"handle": "c04", "dgrid": "c05", "dtheta": "c05"}, failed="c07")
-def cudnnSpatialTfGridGeneratorBackward(handle, stDesc, dgrid, dtheta):
+def cudnnSpatialTfGridGeneratorBackward(
+    handle: Handle, stDesc: SpatialTransformerSpec, dgrid: Any, dtheta: Any
+) -> SpatialTfGridGeneratorBackward:
     """Compute dtheta, the sum over pixels of dgrid (xt, yt, 1); it overwrites dtheta.
 
     dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward.
@@ -82,7 +100,7 @@ def cudnnSpatialTfGridGeneratorBackward(handle, stDesc, dgrid, dtheta):
     return SpatialTfGridGeneratorBackward(stDesc)
 
 
-def _fits(call, clauses, stDesc, source, transformed):
+def _fits(call: Any, clauses: Any, stDesc: Any, source: Any, transformed: Any) -> None:
     """Raise an error unless ``source`` and ``transformed``, each (name, tensor), meet the requirements of both
     samplers.
 
@@ -99,7 +117,17 @@ def _fits(call, clauses, stDesc, source, transformed):
 
 
 @computing(invalid={"handle": "c07", "x": "c08", "y": "c08", "grid": "c08"}, failed="c10")
-def cudnnSpatialTfSamplerForward(handle, stDesc, alpha, xDesc, x, grid, beta, yDesc, y):
+def cudnnSpatialTfSamplerForward(
+    handle: Handle,
+    stDesc: SpatialTransformerSpec,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    grid: Any,
+    beta: float,
+    yDesc: TensorSpec,
+    y: Any,
+) -> SpatialTfSamplerForward:
     """Compute y = alpha * (x at the coordinates of grid) + beta * y; beta == 0 does not read y.
 
     Coordinate x lies at column (x + 1) (W - 1) / 2 of an input with W columns, y at row (y + 1) (H - 1) / 2. The four
@@ -120,8 +148,21 @@ def cudnnSpatialTfSamplerForward(handle, stDesc, alpha, xDesc, x, grid, beta, yD
     failed="c11",
 )
 def cudnnSpatialTfSamplerBackward(
-    handle, stDesc, alpha, xDesc, x, beta, dxDesc, dx, alphaDgrid, dyDesc, dy, grid, betaDgrid, dgrid
-):
+    handle: Handle,
+    stDesc: SpatialTransformerSpec,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    beta: float,
+    dxDesc: TensorSpec,
+    dx: Any,
+    alphaDgrid: float,
+    dyDesc: TensorSpec,
+    dy: Any,
+    grid: Any,
+    betaDgrid: float,
+    dgrid: Any,
+) -> SpatialTfSamplerBackward:
     """Compute dx = alpha * (gradient of x) + beta * dx, dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid.
 
     The gradient of a coordinate uses the pixels on both sides of it: floor(column) and the next one. If a coordinate is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..descriptors import OpTensorDescriptor
 from ..enumerations import cudnnDataType_t, cudnnNanPropagation_t, cudnnOpTensorOp_t
@@ -11,6 +11,9 @@ from ..operations import AddTensor, OpTensor, OpTensorSpec, ScaleTensor, SetTens
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT8x4
 from ..relations import data_type_among, rank_between, same_data_type, same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
+
+if TYPE_CHECKING:
+    from ..handle import Handle
 
 # The document has no table of types; these follow NVIDIA's library (docs/errata.md, D032, D101 and D124).
 PLAIN_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
@@ -35,7 +38,7 @@ DESTINATION_TYPES = tuple(dict.fromkeys(destination for _, _, destination in OP_
 
 
 @documented(invalid={"*": "c03"})
-def cudnnCreateOpTensorDescriptor():
+def cudnnCreateOpTensorDescriptor() -> OpTensorDescriptor:
     """Return a new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
 
     Source: 3.2.12, cudnnCreateOpTensorDescriptor/c01.
@@ -44,7 +47,12 @@ def cudnnCreateOpTensorDescriptor():
 
 
 @documented(invalid={"*": "c05"})
-def cudnnSetOpTensorDescriptor(opTensorDesc, opTensorOp, opTensorCompType, opTensorNanOpt):
+def cudnnSetOpTensorDescriptor(
+    opTensorDesc: OpTensorDescriptor,
+    opTensorOp: cudnnOpTensorOp_t,
+    opTensorCompType: cudnnDataType_t,
+    opTensorNanOpt: cudnnNanPropagation_t,
+) -> None:
     """Set the operation, the compute type (FLOAT, DOUBLE, HALF, BFLOAT16) and the NaN propagation.
 
     Errors: BAD_PARAM for an unknown opTensorOp, opTensorCompType or opTensorNanOpt or an integer type to compute in
@@ -63,7 +71,7 @@ class OpTensorParameters(NamedTuple):
 
 
 @documented(invalid={"opTensorDesc": "c05"})
-def cudnnGetOpTensorDescriptor(opTensorDesc):
+def cudnnGetOpTensorDescriptor(opTensorDesc: OpTensorDescriptor) -> OpTensorParameters:
     """Return (opTensorOp, opTensorCompType, opTensorNanOpt) as they were set.
 
     Source: 3.2.49, c01 to c04; uninitialised is refused (c05).
@@ -73,7 +81,7 @@ def cudnnGetOpTensorDescriptor(opTensorDesc):
 
 
 @documented()
-def cudnnDestroyOpTensorDescriptor(opTensorDesc):
+def cudnnDestroyOpTensorDescriptor(opTensorDesc: OpTensorDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.27."""
     opTensorDesc.destroy()
 
@@ -83,7 +91,9 @@ def cudnnDestroyOpTensorDescriptor(opTensorDesc):
     memory=[SameMemory("A", "C", INCORRECT_PARAMETER, allowed=lambda o: o.A == o.C)],
     failed="c12",
 )
-def cudnnAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
+def cudnnAddTensor(
+    handle: Handle, alpha: float, aDesc: TensorSpec, A: Any, beta: float, cDesc: TensorSpec, C: Any
+) -> AddTensor:
     """Compute C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
 
     A, C: up to 5 dimensions, every dimension of A that of C or 1, equal data types (FLOAT, DOUBLE, HALF, BFLOAT16,
@@ -104,7 +114,19 @@ def cudnnAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
     memory=[SameMemory("A", "C", INCORRECT_PARAMETER, allowed=lambda o: o.A == o.C)],
     failed="c32",
 )
-def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
+def cudnnOpTensor(
+    handle: Handle,
+    opTensorDesc: OpTensorSpec,
+    alpha1: float,
+    aDesc: TensorSpec,
+    A: Any,
+    alpha2: float,
+    bDesc: TensorSpec,
+    B: Any,
+    beta: float,
+    cDesc: TensorSpec,
+    C: Any,
+) -> OpTensor:
     """Compute C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1; beta == 0
     does not read C.
 
@@ -133,7 +155,7 @@ def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta
 
 
 @computing(invalid={"*": "c06"}, failed="c07")
-def cudnnScaleTensor(handle, yDesc, y, alpha):
+def cudnnScaleTensor(handle: Handle, yDesc: TensorSpec, y: Any, alpha: float) -> ScaleTensor:
     """Compute y = alpha * y in place.
 
     y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. alpha: one number for the whole tensor.
@@ -146,7 +168,7 @@ def cudnnScaleTensor(handle, yDesc, y, alpha):
 
 
 @computing(invalid={"*": "c07"}, failed="c08")
-def cudnnSetTensor(handle, yDesc, y, valuePtr):
+def cudnnSetTensor(handle: Handle, yDesc: TensorSpec, y: Any, valuePtr: float) -> SetTensor:
     """Set every element of y to the value.
 
     y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. valuePtr: one number, rounded to the type of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..descriptors import TensorDescriptor
 from ..enumerations import CUDNN_DIM_MAX, cudnnDataType_t
@@ -11,18 +12,23 @@ from ..operations import TensorSpec
 from ..operations.specs import FLOAT, NCHW_VECT_C, VECTORS, vector_length
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
+if TYPE_CHECKING:
+    from ..enumerations import cudnnTensorFormat_t
+
 TWO_GIGA = 2**31  # elements, the exclusive limit of "2 Giga-elements" (docs/errata.md, D125)
 MIN_RANK = 3  # dimensions; the status list says 4, but the RNN sections need 3 (docs/errata.md, D128)
 
 
 @documented(invalid={"*": "c04"})
-def cudnnCreateTensorDescriptor():
+def cudnnCreateTensorDescriptor() -> TensorDescriptor:
     """Return a new tensor descriptor with all data zero. Source: 3.2.16."""
     return TensorDescriptor()
 
 
 @documented(invalid={"format": "c07", "dataType": "c08"})
-def cudnnSetTensor4dDescriptor(tensorDesc, format, dataType, n, c, h, w):
+def cudnnSetTensor4dDescriptor(
+    tensorDesc: TensorDescriptor, format: cudnnTensorFormat_t, dataType: cudnnDataType_t, n: int, c: int, h: int, w: int
+) -> None:
     """Describe a 4-D tensor without gaps in the order of ``format``.
 
     n, c, h, w: images, feature maps, height, width; each at least 1. With CUDNN_TENSOR_NCHW_VECT_C the type must be
@@ -40,7 +46,18 @@ def cudnnSetTensor4dDescriptor(tensorDesc, format, dataType, n, c, h, w):
 
 
 @documented(invalid={"dataType": "c11"})
-def cudnnSetTensor4dDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStride, hStride, wStride):
+def cudnnSetTensor4dDescriptorEx(
+    tensorDesc: TensorDescriptor,
+    dataType: cudnnDataType_t,
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    nStride: int,
+    cStride: int,
+    hStride: int,
+    wStride: int,
+) -> None:
     """Describe a 4-D tensor with explicit strides in elements: offset = n*nStride + c*cStride + h*hStride + w*wStride.
 
     Sizes and strides are at least 1; the stride of a dimension of size 1 may be 0. Strides may leave gaps, permute the
@@ -64,7 +81,9 @@ def cudnnSetTensor4dDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStr
 
 
 @documented(invalid={"dataType": "c11", "dimA": "c10"})
-def cudnnSetTensorNdDescriptor(tensorDesc, dataType, nbDims, dimA, strideA):
+def cudnnSetTensorNdDescriptor(
+    tensorDesc: TensorDescriptor, dataType: cudnnDataType_t, nbDims: int, dimA: Sequence[int], strideA: Sequence[int]
+) -> None:
     """Describe a tensor of nbDims dimensions [N, C, (D,) H, W] with explicit strides in the same order.
 
     nbDims: 3 to CUDNN_DIM_MAX (8). dimA, strideA: at least nbDims entries, rules as in cudnnSetTensor4dDescriptorEx.
@@ -81,7 +100,13 @@ def cudnnSetTensorNdDescriptor(tensorDesc, dataType, nbDims, dimA, strideA):
 
 
 @documented(invalid={"tensorDesc": "c05", "*": "c06"})
-def cudnnSetTensorNdDescriptorEx(tensorDesc, format, dataType, nbDims, dimA):
+def cudnnSetTensorNdDescriptorEx(
+    tensorDesc: TensorDescriptor,
+    format: cudnnTensorFormat_t,
+    dataType: cudnnDataType_t,
+    nbDims: int,
+    dimA: Sequence[int],
+) -> None:
     """Describe a tensor of nbDims dimensions without gaps in the order of ``format``; dimA is [N, C, spatial ...].
 
     Errors: BAD_PARAM for a wrong descriptor (c05) or input (c06); NOT_SUPPORTED for nbDims outside 3..8 or from 2
@@ -109,7 +134,7 @@ class Tensor4dParameters(NamedTuple):
 
 
 @documented(fresh=["tensorDesc"])
-def cudnnGetTensor4dDescriptor(tensorDesc):
+def cudnnGetTensor4dDescriptor(tensorDesc: TensorDescriptor) -> Tensor4dParameters:
     """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride); a tensor of another rank returns its first
     four dimensions.
 
@@ -131,7 +156,7 @@ class TensorNdParameters(NamedTuple):
 
 
 @documented(invalid={"tensorDesc": "c10"}, fresh=["tensorDesc"])
-def cudnnGetTensorNdDescriptor(tensorDesc, nbDimsRequested):
+def cudnnGetTensorNdDescriptor(tensorDesc: TensorDescriptor, nbDimsRequested: int) -> TensorNdParameters:
     """Return (dataType, nbDims, dimA, strideA); the arrays hold min(nbDimsRequested, nbDims) entries.
 
     A fresh descriptor returns rank 0. Errors: BAD_PARAM for NULL (c10). Source: 3.2.60.
@@ -144,19 +169,19 @@ def cudnnGetTensorNdDescriptor(tensorDesc, nbDimsRequested):
 
 
 @documented(fresh=["tensorDesc"])
-def cudnnGetTensorSizeInBytes(tensorDesc):
+def cudnnGetTensorSizeInBytes(tensorDesc: TensorDescriptor) -> int:
     """Return the bytes of memory that the tensor occupies, gaps included; 0 for a fresh descriptor. Source: 3.2.61."""
     return 0 if tensorDesc.spec is None else tensorDesc.spec.nbytes
 
 
 @documented()
-def cudnnDestroyTensorDescriptor(tensorDesc):
+def cudnnDestroyTensorDescriptor(tensorDesc: TensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.31."""
     if tensorDesc is not None:
         tensorDesc.destroy()
 
 
-def packed_tensor(data_type, dims, tensor_format, size_clause, shown):
+def packed_tensor(data_type: Any, dims: Any, tensor_format: Any, size_clause: Any, shown: Any) -> Any:
     """Return a packed tensor; raise NOT_SUPPORTED if it has 2 Giga-elements or more."""
     spec = TensorSpec.packed(data_type, dims, tensor_format)
     expect(spec.elements < TWO_GIGA, NOT_SUPPORTED, size_clause,
@@ -164,7 +189,9 @@ def packed_tensor(data_type, dims, tensor_format, size_clause, shown):
     return spec
 
 
-def set_strided(descriptor, data_type, dims, strides, shown, strides_clause, size_clause):
+def set_strided(
+    descriptor: Any, data_type: Any, dims: Any, strides: Any, shown: Any, strides_clause: Any, size_clause: Any
+) -> None:
     """Set a tensor with explicit strides for all setters; after an error the descriptor is unchanged."""
     expect(data_type not in VECTORS, BAD_PARAM, _vector_clause(data_type),
            f"dataType {data_type.name} is supported with CUDNN_TENSOR_NCHW_VECT_C only, which explicit strides cannot name")  # fmt: skip
@@ -176,7 +203,7 @@ def set_strided(descriptor, data_type, dims, strides, shown, strides_clause, siz
     descriptor.spec = spec
 
 
-def vectors_fit_format(tensor_format, data_type, channels):
+def vectors_fit_format(tensor_format: Any, data_type: Any, channels: Any) -> None:
     """Raise an error unless vector types and CUDNN_TENSOR_NCHW_VECT_C occur together, with whole vectors of channels."""
     if tensor_format != NCHW_VECT_C:
         expect(data_type not in VECTORS, BAD_PARAM, _vector_clause(data_type),
@@ -195,22 +222,22 @@ def vectors_fit_format(tensor_format, data_type, channels):
     )
 
 
-def entries(name, values, count, clause):
+def entries(name: Any, values: Any, count: Any, clause: Any) -> Any:
     """Return the first ``count`` entries of an array argument; raise BAD_PARAM if there are fewer."""
     expect(len(values) >= count, BAD_PARAM, clause, f"{name} has {len(values)} entries, {count} are needed")
     return tuple(values[:count])
 
 
-def _rank(nb_dims, clause):
+def _rank(nb_dims: Any, clause: Any) -> None:
     expect(MIN_RANK <= nb_dims <= CUDNN_DIM_MAX, NOT_SUPPORTED, clause,
            f"nbDims is {nb_dims}, {MIN_RANK} to {CUDNN_DIM_MAX} are supported")  # fmt: skip
 
 
-def _vector_clause(data_type):
+def _vector_clause(data_type: Any) -> Any:
     return {"CUDNN_DATA_INT8x4": "cudnnDataType_t/c02", "CUDNN_DATA_INT8x32": "cudnnDataType_t/c03"}.get(
         data_type.name, "cudnnDataType_t/c05"
     )
 
 
-def _shown(values):
+def _shown(values: Any) -> Any:
     return ", ".join(f"{name} {value}" for name, value in values.items())

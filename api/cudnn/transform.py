@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..descriptors import TensorTransformDescriptor
 from ..enumerations import CUDNN_DIM_MAX, cudnnFoldingDirection_t, cudnnTensorFormat_t
@@ -15,6 +16,11 @@ from ..relations import same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import TWO_GIGA, entries, packed_tensor, vectors_fit_format
 
+if TYPE_CHECKING:
+    from ..descriptors import TensorDescriptor
+    from ..handle import Handle
+    from ..operations.specs import FilterSpec, TensorSpec
+
 FORMATS = (NCHW, NHWC)
 MIN_RANK = 3  # dimensions
 MAX_RANK = 6  # dimensions of a tensor that is padded or folded (docs/errata.md, D142)
@@ -25,13 +31,21 @@ NOT_CONVERTED = ((HALF, BFLOAT16), (BFLOAT16, HALF))
 
 
 @documented(invalid={"*": "c06"})
-def cudnnCreateTensorTransformDescriptor():
+def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
     """Return a new transform descriptor with all data zero. Source: 3.2.17."""
     return TensorTransformDescriptor()
 
 
 @documented(invalid={"transformDesc": "c13", "direction": "c14", "destFormat": ("c17", NOT_SUPPORTED)})
-def cudnnSetTensorTransformDescriptor(transformDesc, nbDims, destFormat, padBeforeA, padAfterA, foldA, direction):
+def cudnnSetTensorTransformDescriptor(
+    transformDesc: TensorTransformDescriptor,
+    nbDims: int,
+    destFormat: cudnnTensorFormat_t,
+    padBeforeA: Sequence[int] | None,
+    padAfterA: Sequence[int] | None,
+    foldA: Sequence[int] | None,
+    direction: cudnnFoldingDirection_t,
+) -> None:
     """Describe a transform of tensors with nbDims dimensions [N, C, spatial ...].
 
     nbDims: 3 to CUDNN_DIM_MAX (8). destFormat: CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC. padBeforeA, padAfterA: nbDims
@@ -64,7 +78,9 @@ _FRESH = TransformSpec(NCHW, (), (), (), cudnnFoldingDirection_t.CUDNN_TRANSFORM
 
 
 @documented(invalid={"transformDesc": "c09"}, fresh=["transformDesc"])
-def cudnnGetTensorTransformDescriptor(transformDesc, nbDimsRequested):
+def cudnnGetTensorTransformDescriptor(
+    transformDesc: TensorTransformDescriptor, nbDimsRequested: int
+) -> TransformParameters:
     """Return (destFormat, padBeforeA, padAfterA, foldA, direction): nbDimsRequested paddings, nbDimsRequested - 2 factors.
 
     Entries beyond the descriptor's own dimensions are 0; a fresh descriptor returns zeros.
@@ -84,13 +100,15 @@ def cudnnGetTensorTransformDescriptor(transformDesc, nbDimsRequested):
 
 
 @documented()
-def cudnnDestroyTensorTransformDescriptor(transformDesc):
+def cudnnDestroyTensorTransformDescriptor(transformDesc: TensorTransformDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.32."""
     transformDesc.destroy()
 
 
 @documented(invalid={"srcDesc": "c06", "destDesc": "c07"})
-def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
+def cudnnInitTransformDest(
+    transformDesc: TensorTransformDescriptor, srcDesc: TensorDescriptor, destDesc: TensorDescriptor
+) -> int:
     """Describe in destDesc the result of applying transformDesc to srcDesc, packed in destFormat; return its size in
     bytes.
 
@@ -120,7 +138,9 @@ def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
 
 
 @computing(memory=[SameMemory("x", "y", "c03")], failed="c12")
-def cudnnTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
+def cudnnTransformTensor(
+    handle: Handle, alpha: float, xDesc: TensorSpec, x: Any, beta: float, yDesc: TensorSpec, y: Any
+) -> TransformTensor:
     """Compute y = alpha * x + beta * y; beta == 0 does not read y. With (1, 0) the data is copied bit by bit.
 
     x, y: equal dimensions and data types (all of them; CUDNN_TENSOR_NCHW_VECT_C counts as its scalar type), any
@@ -141,7 +161,16 @@ def cudnnTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
     memory=[SameMemory("srcData", "destData", "c05")],
     failed="c17",
 )
-def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, destDesc, destData):
+def cudnnTransformTensorEx(
+    handle: Handle,
+    transDesc: Any,
+    alpha: float,
+    srcDesc: TensorSpec,
+    srcData: Any,
+    beta: float,
+    destDesc: TensorSpec,
+    destData: Any,
+) -> TransformTensorEx:
     """Compute destData = alpha * T(srcData) + beta * destData; T pads with zeros, folds or unfolds (docs/errata.md,
     D132).
 
@@ -170,7 +199,16 @@ def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, des
     memory=[SameMemory("srcData", "destData", "c05")],
     failed="c17",
 )
-def cudnnTransformFilter(handle, transDesc, alpha, srcDesc, srcData, beta, destDesc, destData):
+def cudnnTransformFilter(
+    handle: Handle,
+    transDesc: Any,
+    alpha: float,
+    srcDesc: FilterSpec,
+    srcData: Any,
+    beta: float,
+    destDesc: FilterSpec,
+    destData: Any,
+) -> TransformFilter:
     """Do the same as cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
 
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks
@@ -187,16 +225,16 @@ def cudnnTransformFilter(handle, transDesc, alpha, srcDesc, srcData, beta, destD
     return TransformFilter(transDesc, alpha, beta, srcDesc, destDesc)
 
 
-def _entries(name, values, count, clause):
+def _entries(name: Any, values: Any, count: Any, clause: Any) -> Any:
     return (0,) * count if values is None else entries(name, values, count, clause)
 
 
-def _changes(transform):
+def _changes(transform: Any) -> Any:
     """Return whether the transform pads, folds or unfolds; otherwise it copies."""
     return pads(transform) or folds(transform) or unfolds(transform)
 
 
-def _check(function, transform, alpha, source, beta, destination):
+def _check(function: Any, transform: Any, alpha: Any, source: Any, beta: Any, destination: Any) -> None:
     """Raise an error unless the arguments meet the requirements that tensor and filter transforms share; their clause
     numbers agree."""
     rank = len(source.dims)
@@ -227,13 +265,13 @@ def _check(function, transform, alpha, source, beta, destination):
            f"alpha is {alpha} and beta is {beta}, folding and padding take 1 and 0 only")  # fmt: skip
 
 
-def _is_converted(source, destination):
+def _is_converted(source: Any, destination: Any) -> Any:
     """Return whether the call converts one type into another."""
     kinds = (source, destination)
     return all(kind in CONVERTED for kind in kinds) and kinds not in NOT_CONVERTED
 
 
-def _ordered_as(spec, tensor_format):
+def _ordered_as(spec: Any, tensor_format: Any) -> bool:
     """Return whether the strides decrease in the memory order of the format, ignoring dimensions of size 1."""
     strides = [spec.strides[d] for d in memory_order(tensor_format, spec.rank) if spec.dims[d] > 1]
     return strides == sorted(strides, reverse=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
 from .calls import call, cudnn, unscaled
 from .enumerations import miopenActivationMode_t
 from .objects import ActivationDescriptor
 from .status import NOT_IMPLEMENTED, expect
+
+if TYPE_CHECKING:
+    from .objects import MiopenHandle, TensorDescriptor
 
 _M, _C = miopenActivationMode_t, cudnnActivationMode_t
 MODES = {
@@ -29,13 +32,19 @@ class Attributes(NamedTuple):
 
 
 @call("cudnnCreateActivationDescriptor")
-def miopenCreateActivationDescriptor():
+def miopenCreateActivationDescriptor() -> ActivationDescriptor:
     """Return a new activation descriptor, to be filled by miopenSetActivationDescriptor. Source: row 39."""
     return ActivationDescriptor()
 
 
 @call("cudnnSetActivationDescriptor")
-def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activPower):
+def miopenSetActivationDescriptor(
+    activDesc: ActivationDescriptor,
+    mode: miopenActivationMode_t,
+    activAlpha: float,
+    activBeta: float,
+    activPower: float,
+) -> None:
     """Set the function and its attributes.
 
     TANH is activBeta * tanh(activAlpha * x), CLIPPEDRELU is limited by activAlpha, ELU is activAlpha * (exp(x) - 1)
@@ -57,19 +66,28 @@ def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activP
 
 
 @call("cudnnGetActivationDescriptor")
-def miopenGetActivationDescriptor(activDesc):
+def miopenGetActivationDescriptor(activDesc: ActivationDescriptor) -> Any:
     """Return (mode, activAlpha, activBeta, activPower) as they were set. Source: row 41."""
     return activDesc.attributes
 
 
 @call("cudnnDestroyActivationDescriptor", fresh=["activDesc"])
-def miopenDestroyActivationDescriptor(activDesc):
+def miopenDestroyActivationDescriptor(activDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; any later use is BadParm. Source: row 42."""
     activDesc.destroy()
 
 
 @call("cudnnActivationForward", "cudnnTransformTensor")
-def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
+def miopenActivationForward(
+    handle: MiopenHandle,
+    activDesc: ActivationDescriptor,
+    alpha: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    beta: Any,
+    yDesc: TensorDescriptor,
+    y: Any,
+) -> None:
     """Compute y = f(x), element by element; in place if the descriptors are equal.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 43.
@@ -88,7 +106,20 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
 
 
 @call("cudnnActivationBackward", "cudnnTransformTensor")
-def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
+def miopenActivationBackward(
+    handle: MiopenHandle,
+    activDesc: ActivationDescriptor,
+    alpha: Any,
+    yDesc: TensorDescriptor,
+    y: Any,
+    dyDesc: TensorDescriptor,
+    dy: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    beta: Any,
+    dxDesc: TensorDescriptor,
+    dx: Any,
+) -> None:
     """Compute dx = f'(x) * dy, element by element.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 44.
@@ -112,13 +143,25 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
         scaled_y.free()
 
 
-def _gradient(handle, activDesc, scale, yDesc, y, dyDesc, dy, xDesc, x, dxDesc, dx):
+def _gradient(
+    handle: Any,
+    activDesc: Any,
+    scale: Any,
+    yDesc: Any,
+    y: Any,
+    dyDesc: Any,
+    dy: Any,
+    xDesc: Any,
+    x: Any,
+    dxDesc: Any,
+    dx: Any,
+) -> None:
     cudnn("cudnnActivationBackward")(
         handle.cudnn, activDesc.cudnn, scale, yDesc.cudnn, y, dyDesc.cudnn, dy, xDesc.cudnn, x, 0.0, dxDesc.cudnn, dx
     )
 
 
-def _copied(handle, scale, fromDesc, source, toDesc, target):
+def _copied(handle: Any, scale: Any, fromDesc: Any, source: Any, toDesc: Any, target: Any) -> None:
     """Compute target = scale * source; in place if the descriptors are equal."""
     if fromDesc.cudnn.spec == toDesc.cudnn.spec and _one_memory(handle, source, target):
         cudnn("cudnnScaleTensor")(handle.cudnn, toDesc.cudnn, target, scale)
@@ -126,7 +169,7 @@ def _copied(handle, scale, fromDesc, source, toDesc, target):
         cudnn("cudnnTransformTensor")(handle.cudnn, scale, fromDesc.cudnn, source, 0.0, toDesc.cudnn, target)
 
 
-def _one_memory(handle, *memory):
+def _one_memory(handle: Any, *memory: Any) -> bool:
     try:
         return len({handle.backend.operand(each).address for each in memory}) == 1
     except Exception:  # The copy reports the error for values that are not memory.

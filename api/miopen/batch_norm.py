@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ..enumerations import cudnnBatchNormMode_t
 from .calls import call, cudnn, unscaled
 from .enumerations import miopenBatchNormMode_t
 from .tensors import describe
+
+if TYPE_CHECKING:
+    from .objects import MiopenHandle, TensorDescriptor
 
 MODES = {
     miopenBatchNormMode_t.miopenBNPerActivation: cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,
@@ -14,7 +19,9 @@ MODES = {
 
 
 @call("cudnnDeriveBNTensorDescriptor")
-def miopenDeriveBNTensorDescriptor(derivedBnDesc, xDesc, bn_mode):
+def miopenDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor, xDesc: TensorDescriptor, bn_mode: miopenBatchNormMode_t
+) -> None:
     """Describe scale, bias, mean and variance of x: 1 x C x 1 x 1 (spatial) or 1 x C x H x W. Source: row 52."""
     derived = cudnn("cudnnCreateTensorDescriptor")()
     cudnn("cudnnDeriveBNTensorDescriptor")(derived, xDesc.cudnn, MODES[bn_mode])
@@ -23,9 +30,9 @@ def miopenDeriveBNTensorDescriptor(derivedBnDesc, xDesc, bn_mode):
 
 @call("cudnnBatchNormalizationForwardTraining")
 def miopenBatchNormalizationForwardTraining(
-    handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, expAvgFactor,
-    resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
-):  # fmt: skip
+    handle: MiopenHandle, bn_mode: miopenBatchNormMode_t, alpha: Any, beta: Any, xDesc: TensorDescriptor, x: Any, yDesc: TensorDescriptor, y: Any, bnScaleBiasMeanVarDesc: TensorDescriptor, bnScale: Any, bnBias: Any, expAvgFactor: float,
+    resultRunningMean: Any, resultRunningVariance: Any, epsilon: float, resultSaveMean: Any, resultSaveInvVariance: Any,
+) -> None:  # fmt: skip
     """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, and update
     the running statistics.
 
@@ -40,9 +47,9 @@ def miopenBatchNormalizationForwardTraining(
 
 @call("cudnnBatchNormalizationForwardInference")
 def miopenBatchNormalizationForwardInference(
-    handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, estimatedMean,
-    estimatedVariance, epsilon,
-):  # fmt: skip
+    handle: MiopenHandle, bn_mode: miopenBatchNormMode_t, alpha: Any, beta: Any, xDesc: TensorDescriptor, x: Any, yDesc: TensorDescriptor, y: Any, bnScaleBiasMeanVarDesc: TensorDescriptor, bnScale: Any, bnBias: Any, estimatedMean: Any,
+    estimatedVariance: Any, epsilon: float,
+) -> None:  # fmt: skip
     """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 54.
@@ -56,9 +63,9 @@ def miopenBatchNormalizationForwardInference(
 
 @call("cudnnBatchNormalizationBackward")
 def miopenBatchNormalizationBackward(
-    handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
-    bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
-):  # fmt: skip
+    handle: MiopenHandle, bn_mode: miopenBatchNormMode_t, alphaDataDiff: Any, betaDataDiff: Any, alphaParamDiff: Any, betaParamDiff: Any, xDesc: TensorDescriptor, x: Any, dyDesc: TensorDescriptor, dy: Any, dxDesc: TensorDescriptor, dx: Any,
+    bnScaleBiasDiffDesc: TensorDescriptor, bnScale: Any, resultBnScaleDiff: Any, resultBnBiasDiff: Any, epsilon: float, savedMean: Any, savedInvVariance: Any,
+) -> None:  # fmt: skip
     """Compute the gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
     Source: row 55."""
     unscaled("miopenBatchNormalizationBackward/c02", alphaDataDiff, betaDataDiff)

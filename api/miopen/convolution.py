@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..enumerations import (
     cudnnConvolutionBwdDataAlgo_t,
@@ -26,6 +26,9 @@ from .enumerations import (
 from .objects import ConvolutionDescriptor, MiopenHandle, Problem
 from .status import BAD_PARM, NOT_IMPLEMENTED, UNKNOWN_ERROR, expect
 from .tensors import FLOAT
+
+if TYPE_CHECKING:
+    from .objects import TensorDescriptor
 
 _FWD, _DATA, _WEIGHTS = miopenConvFwdAlgorithm_t, miopenConvBwdDataAlgorithm_t, miopenConvBwdWeightsAlgorithm_t
 
@@ -98,13 +101,22 @@ BACKWARD_WEIGHTS = Direction(
 
 
 @call("cudnnCreateConvolutionDescriptor")
-def miopenCreateConvolutionDescriptor():
+def miopenCreateConvolutionDescriptor() -> ConvolutionDescriptor:
     """Return a new convolution descriptor, to be filled by miopenInitConvolutionDescriptor. Source: row 14."""
     return ConvolutionDescriptor()
 
 
 @call("cudnnSetConvolution2dDescriptor", "cudnnSetConvolutionMathType")
-def miopenInitConvolutionDescriptor(convDesc, mode, pad_h, pad_w, u, v, upscalex, upscaley):
+def miopenInitConvolutionDescriptor(
+    convDesc: ConvolutionDescriptor,
+    mode: miopenConvolutionMode_t,
+    pad_h: int,
+    pad_w: int,
+    u: int,
+    v: int,
+    upscalex: int,
+    upscaley: int,
+) -> None:
     """Describe a 2-D cross-correlation: zero padding, strides u and v, dilations upscalex (of h) and upscaley (of w).
 
     Errors: NotImplemented for miopenTranspose (c02); BadParm for negative padding, strides or dilations below 1.
@@ -130,20 +142,22 @@ class ConvolutionParameters(NamedTuple):
 
 
 @call("cudnnGetConvolution2dDescriptor")
-def miopenGetConvolutionDescriptor(convDesc):
+def miopenGetConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> ConvolutionParameters:
     """Return (mode, pad_h, pad_y, u, v, upscalex, upscaley) as they were set. Source: row 16."""
     numbers = cudnn("cudnnGetConvolution2dDescriptor")(convDesc.cudnn)[:6]
     return ConvolutionParameters(miopenConvolutionMode_t.miopenConvolution, *numbers)
 
 
 @call("cudnnGetConvolution2dForwardOutputDim")
-def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
+def miopenGetConvolutionForwardOutputDim(
+    convDesc: ConvolutionDescriptor, inputTensorDesc: TensorDescriptor, filterDesc: TensorDescriptor
+) -> Any:
     """Return (n, c, h, w) of the result. Errors: BadParm for channels that differ. Source: row 17."""
     return cudnn("cudnnGetConvolution2dForwardOutputDim")(convDesc.cudnn, inputTensorDesc.cudnn, filterDesc.filter)
 
 
 @call("cudnnDestroyConvolutionDescriptor", fresh=["convDesc"])
-def miopenDestroyConvolutionDescriptor(convDesc):
+def miopenDestroyConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> None:
     """Destroy the descriptor; any later use is BadParm. Source: row 18."""
     convDesc.destroy()
 
@@ -201,7 +215,9 @@ def _queried(handle: MiopenHandle, direction: Direction, convolution: Any, *oper
     return max(sizes)
 
 
-def _found(handle, direction, convolution, descriptors, memory, count, workspace, size):
+def _found(
+    handle: Any, direction: Any, convolution: Any, descriptors: Any, memory: Any, count: Any, workspace: Any, size: Any
+) -> FindResults:
     """Run every algorithm on the caller's memory; store and return the results."""
     clause = f"miopenFindConvolution{direction.guide}Algorithm"
     expect(count > 0, BAD_PARM, f"{clause}/c01", f"requestAlgoCount is {count}, not positive")
@@ -225,7 +241,18 @@ def _found(handle, direction, convolution, descriptors, memory, count, workspace
     return FindResults(len(kept), kept)
 
 
-def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo, beta, workspace, size):
+def _convolved(
+    handle: Any,
+    direction: Any,
+    alpha: Any,
+    descriptors: Any,
+    memory: Any,
+    convolution: Any,
+    algo: Any,
+    beta: Any,
+    workspace: Any,
+    size: Any,
+) -> None:
     """Run the convolution, if Find was called for it."""
     clause = f"miopenConvolution{direction.guide}"
     found = handle.found.get(_problem(direction, convolution, *descriptors))
@@ -247,15 +274,32 @@ def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo,
 
 
 @call(FORWARD.query)
-def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDesc):
+def miopenConvolutionForwardGetWorkSpaceSize(
+    handle: MiopenHandle,
+    wDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    yDesc: TensorDescriptor,
+) -> int:
     """Return the bytes of workspace for Find and the convolution with any algorithm; w comes first. Source: row 20."""
     return _queried(handle, FORWARD, convDesc, xDesc, wDesc, yDesc)
 
 
 @call(FORWARD.query, FORWARD.find)
 def miopenFindConvolutionForwardAlgorithm(
-    handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
-):
+    handle: MiopenHandle,
+    xDesc: TensorDescriptor,
+    x: Any,
+    wDesc: TensorDescriptor,
+    w: Any,
+    convDesc: ConvolutionDescriptor,
+    yDesc: TensorDescriptor,
+    y: Any,
+    requestAlgoCount: int,
+    workSpace: Any,
+    workSpaceSize: int,
+    exhaustiveSearch: bool,
+) -> Any:
     """Return (returnedAlgoCount, perfResults), ordered by speed; the kernels run, so y is overwritten.
 
     Algorithms that need more workspace than given are omitted.
@@ -268,8 +312,20 @@ def miopenFindConvolutionForwardAlgorithm(
 
 @call(FORWARD.query, FORWARD.find, FORWARD.compute)
 def miopenConvolutionForward(
-    handle, alpha, xDesc, x, wDesc, w, convDesc, algo, beta, yDesc, y, workSpace, workSpaceSize
-):
+    handle: MiopenHandle,
+    alpha: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    wDesc: TensorDescriptor,
+    w: Any,
+    convDesc: ConvolutionDescriptor,
+    algo: miopenConvFwdAlgorithm_t,
+    beta: Any,
+    yDesc: TensorDescriptor,
+    y: Any,
+    workSpace: Any,
+    workSpaceSize: int,
+) -> None:
     """Compute y = x convolved with w. Errors: UnknownError without Find before (miopenGuide/c05); BadParm for an algorithm that Find
     did not return (c02) or less workspace than it needs (c04); NotImplemented unless alpha is 1 and beta 0 (c03).
     Source: row 21."""
@@ -278,22 +334,41 @@ def miopenConvolutionForward(
 
 
 @call("cudnnConvolutionBackwardBias")
-def miopenConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
+def miopenConvolutionBackwardBias(
+    handle: MiopenHandle, alpha: Any, dyDesc: TensorDescriptor, dy: Any, beta: Any, dbDesc: TensorDescriptor, db: Any
+) -> None:
     """Compute db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
     unscaled("miopenConvolutionBackwardBias/c02", alpha, beta)
     cudnn("cudnnConvolutionBackwardBias")(handle.cudnn, 1.0, dyDesc.cudnn, dy, 0.0, dbDesc.cudnn, db)
 
 
 @call(BACKWARD_WEIGHTS.query)
-def miopenConvolutionBackwardWeightsGetWorkSpaceSize(handle, dyDesc, xDesc, convDesc, dwDesc):
+def miopenConvolutionBackwardWeightsGetWorkSpaceSize(
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: TensorDescriptor,
+) -> int:
     """Return the bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
     return _queried(handle, BACKWARD_WEIGHTS, convDesc, dyDesc, xDesc, dwDesc)
 
 
 @call(BACKWARD_WEIGHTS.query, BACKWARD_WEIGHTS.find)
 def miopenFindConvolutionBackwardWeightsAlgorithm(
-    handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
-):
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    dy: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: TensorDescriptor,
+    dw: Any,
+    requestAlgoCount: int,
+    workSpace: Any,
+    workSpaceSize: int,
+    exhaustiveSearch: bool,
+) -> Any:
     """Do the same as miopenFindConvolutionForwardAlgorithm; dw is overwritten. Source: row 23."""
     descriptors, memory = (dyDesc, xDesc, dwDesc), (dy, x, dw)
     return _found(handle, BACKWARD_WEIGHTS, convDesc, descriptors, memory, requestAlgoCount, workSpace, workSpaceSize)
@@ -301,23 +376,52 @@ def miopenFindConvolutionBackwardWeightsAlgorithm(
 
 @call(BACKWARD_WEIGHTS.query, BACKWARD_WEIGHTS.find, BACKWARD_WEIGHTS.compute)
 def miopenConvolutionBackwardWeights(
-    handle, alpha, dyDesc, dy, xDesc, x, convDesc, algo, beta, dwDesc, dw, workSpace, workSpaceSize
-):
+    handle: MiopenHandle,
+    alpha: Any,
+    dyDesc: TensorDescriptor,
+    dy: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    convDesc: ConvolutionDescriptor,
+    algo: miopenConvBwdWeightsAlgorithm_t,
+    beta: Any,
+    dwDesc: TensorDescriptor,
+    dw: Any,
+    workSpace: Any,
+    workSpaceSize: int,
+) -> None:
     """Compute dw = the gradient of the filter; errors as miopenConvolutionForward. dy comes before x. Source: row 25."""
     descriptors, memory = (dyDesc, xDesc, dwDesc), (dy, x, dw)
     _convolved(handle, BACKWARD_WEIGHTS, alpha, descriptors, memory, convDesc, algo, beta, workSpace, workSpaceSize)
 
 
 @call(BACKWARD_DATA.query)
-def miopenConvolutionBackwardDataGetWorkSpaceSize(handle, dyDesc, wDesc, convDesc, dxDesc):
+def miopenConvolutionBackwardDataGetWorkSpaceSize(
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    wDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+) -> int:
     """Return the bytes of workspace for Find and the gradient of the input; dy comes first. Source: row 26."""
     return _queried(handle, BACKWARD_DATA, convDesc, dyDesc, wDesc, dxDesc)
 
 
 @call(BACKWARD_DATA.query, BACKWARD_DATA.find)
 def miopenFindConvolutionBackwardDataAlgorithm(
-    handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
-):
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    dy: Any,
+    wDesc: TensorDescriptor,
+    w: Any,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+    dx: Any,
+    requestAlgoCount: int,
+    workSpace: Any,
+    workSpaceSize: int,
+    exhaustiveSearch: bool,
+) -> Any:
     """Do the same as miopenFindConvolutionForwardAlgorithm; dx is overwritten (docs/errata.md, M003). Source: row 27."""
     descriptors, memory = (dyDesc, wDesc, dxDesc), (dy, w, dx)
     return _found(handle, BACKWARD_DATA, convDesc, descriptors, memory, requestAlgoCount, workSpace, workSpaceSize)
@@ -325,8 +429,20 @@ def miopenFindConvolutionBackwardDataAlgorithm(
 
 @call(BACKWARD_DATA.query, BACKWARD_DATA.find, BACKWARD_DATA.compute)
 def miopenConvolutionBackwardData(
-    handle, alpha, dyDesc, dy, wDesc, w, convDesc, algo, beta, dxDesc, dx, workSpace, workSpaceSize
-):
+    handle: MiopenHandle,
+    alpha: Any,
+    dyDesc: TensorDescriptor,
+    dy: Any,
+    wDesc: TensorDescriptor,
+    w: Any,
+    convDesc: ConvolutionDescriptor,
+    algo: miopenConvBwdDataAlgorithm_t,
+    beta: Any,
+    dxDesc: TensorDescriptor,
+    dx: Any,
+    workSpace: Any,
+    workSpaceSize: int,
+) -> None:
     """Compute dx = the gradient of the input; errors as miopenConvolutionForward. dy comes before w. Source: row 28."""
     descriptors, memory = (dyDesc, wDesc, dxDesc), (dy, w, dx)
     _convolved(handle, BACKWARD_DATA, alpha, descriptors, memory, convDesc, algo, beta, workSpace, workSpaceSize)

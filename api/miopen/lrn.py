@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from .calls import call, cudnn, unscaled
 from .enumerations import miopenLRNMode_t
 from .objects import LRNDescriptor
 from .status import BAD_PARM, NOT_IMPLEMENTED, expect
+
+if TYPE_CHECKING:
+    from .objects import MiopenHandle, TensorDescriptor
 
 DIM1 = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
 
@@ -25,13 +28,15 @@ class LRNParameters(NamedTuple):
 
 
 @call("cudnnCreateLRNDescriptor")
-def miopenCreateLRNDescriptor():
+def miopenCreateLRNDescriptor() -> LRNDescriptor:
     """Return a new descriptor, to be filled by miopenSetLRNDescriptor. Source: row 45."""
     return LRNDescriptor()
 
 
 @call("cudnnCreateLRNDescriptor", "cudnnSetLRNDescriptor")
-def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
+def miopenSetLRNDescriptor(
+    lrnDesc: LRNDescriptor, mode: miopenLRNMode_t, lrnN: int, lrnAlpha: float, lrnBeta: float, lrnK: float
+) -> None:
     """Set window and parameters. Errors: NotImplemented for miopenLRNWithinChannel (c02); BadParm for an even window
     (c03) and for values that cudnnSetLRNDescriptor refuses. Source: row 46."""
     expect(mode == miopenLRNMode_t.miopenLRNCrossChannel, NOT_IMPLEMENTED, "miopenSetLRNDescriptor/c02",
@@ -43,19 +48,30 @@ def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
 
 
 @call("cudnnGetLRNDescriptor")
-def miopenGetLRNDescriptor(lrnDesc):
+def miopenGetLRNDescriptor(lrnDesc: LRNDescriptor) -> Any:
     """Return (mode, lrnN, lrnAlpha, lrnBeta, lrnK) as they were set. Source: row 47."""
     return lrnDesc.attributes
 
 
 @call("cudnnDestroyLRNDescriptor", fresh=["lrnDesc"])
-def miopenDestroyLRNDescriptor(lrnDesc):
+def miopenDestroyLRNDescriptor(lrnDesc: LRNDescriptor) -> None:
     """Destroy the descriptor; any later use is BadParm. Source: row 48."""
     lrnDesc.destroy()
 
 
 @call("cudnnLRNCrossChannelForward", "cudnnTransformTensor")
-def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workspace):
+def miopenLRNForward(
+    handle: MiopenHandle,
+    lrnDesc: LRNDescriptor,
+    alpha: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    beta: Any,
+    yDesc: TensorDescriptor,
+    y: Any,
+    do_backward: bool,
+    workspace: Any,
+) -> None:
     """Compute y = LRN(x); with do_backward the workspace keeps the scales for miopenLRNBackward (docs/errata.md, M011).
 
     Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
@@ -78,7 +94,21 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
 
 
 @call("cudnnLRNCrossChannelBackward", "cudnnTransformTensor")
-def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
+def miopenLRNBackward(
+    handle: MiopenHandle,
+    lrnDesc: LRNDescriptor,
+    alpha: Any,
+    yDesc: TensorDescriptor,
+    y: Any,
+    dyDesc: TensorDescriptor,
+    dy: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    beta: Any,
+    dxDesc: TensorDescriptor,
+    dx: Any,
+    workspace: Any,
+) -> None:
     """Compute dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for a workspace without the scales that
@@ -96,6 +126,6 @@ def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, be
 
 
 @call("cudnnLRNCrossChannelForward")
-def miopenLRNGetWorkSpaceSize(yDesc):
+def miopenLRNGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
     """Return the bytes of workspace of a normalisation with this output: the bytes of the output. Source: row 51."""
     return yDesc.cudnn.spec.nbytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from .calls import call, cudnn, unscaled
 from .enumerations import miopenPoolingMode_t
 from .objects import PoolingDescriptor
 from .status import BAD_PARM, expect
+
+if TYPE_CHECKING:
+    from .objects import MiopenHandle, TensorDescriptor
 
 MODES = {
     miopenPoolingMode_t.miopenPoolingMax: cudnnPoolingMode_t.CUDNN_POOLING_MAX,
@@ -24,13 +27,22 @@ MAX_INDICES = 255  # positions per window that one byte can store, the last valu
 
 
 @call("cudnnCreatePoolingDescriptor")
-def miopenCreatePoolingDescriptor():
+def miopenCreatePoolingDescriptor() -> PoolingDescriptor:
     """Return a new pooling descriptor, to be filled by miopenSet2dPoolingDescriptor. Source: row 31."""
     return PoolingDescriptor()
 
 
 @call("cudnnSetPooling2dDescriptor")
-def miopenSet2dPoolingDescriptor(poolDesc, mode, windowHeight, windowWidth, pad_h, pad_w, u, v):
+def miopenSet2dPoolingDescriptor(
+    poolDesc: PoolingDescriptor,
+    mode: miopenPoolingMode_t,
+    windowHeight: int,
+    windowWidth: int,
+    pad_h: int,
+    pad_w: int,
+    u: int,
+    v: int,
+) -> None:
     """Describe a pooling of images: mode, window, padding, strides u (vertical) and v.
 
     Errors: BadParm for windows or strides below 1, for negative padding (c02). Source: row 32.
@@ -55,31 +67,43 @@ class Pooling2dParameters(NamedTuple):
 
 
 @call("cudnnGetPooling2dDescriptor")
-def miopenGet2dPoolingDescriptor(poolDesc):
+def miopenGet2dPoolingDescriptor(poolDesc: PoolingDescriptor) -> Pooling2dParameters:
     """Return (mode, windowHeight, windowWidth, pad_h, pad_w, u, v) as they were set. Source: row 33."""
     return Pooling2dParameters(poolDesc.attributes, *cudnn("cudnnGetPooling2dDescriptor")(poolDesc.cudnn)[2:])
 
 
 @call("cudnnGetPooling2dForwardOutputDim")
-def miopenGetPoolingForwardOutputDim(poolDesc, tensorDesc):
+def miopenGetPoolingForwardOutputDim(poolDesc: PoolingDescriptor, tensorDesc: TensorDescriptor) -> Any:
     """Return (n, c, h, w) of the pooled tensor. Source: row 34."""
     return cudnn("cudnnGetPooling2dForwardOutputDim")(poolDesc.cudnn, tensorDesc.cudnn)
 
 
 @call("cudnnDestroyPoolingDescriptor", fresh=["poolDesc"])
-def miopenDestroyPoolingDescriptor(poolDesc):
+def miopenDestroyPoolingDescriptor(poolDesc: PoolingDescriptor) -> None:
     """Destroy the descriptor; any later use is BadParm. Source: row 35."""
     poolDesc.destroy()
 
 
 @call("cudnnPoolingForward")
-def miopenPoolingGetWorkSpaceSize(yDesc):
+def miopenPoolingGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
     """Return the bytes of workspace of a pooling with this output: one per element. Source: row 37."""
     return prod(yDesc.cudnn.spec.dims)
 
 
 @call("cudnnPoolingForward", "cudnnTransformTensor")
-def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace, workSpaceSize):
+def miopenPoolingForward(
+    handle: MiopenHandle,
+    poolDesc: PoolingDescriptor,
+    alpha: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    beta: Any,
+    yDesc: TensorDescriptor,
+    y: Any,
+    do_backward: bool,
+    workSpace: Any,
+    workSpaceSize: int,
+) -> None:
     """Compute y = pool(x); with do_backward the workspace keeps the positions of the maxima for miopenPoolingBackward.
 
     The position of a window's maximum is one byte, counted along the window's rows; averages store nothing
@@ -107,7 +131,21 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
 
 
 @call("cudnnPoolingBackward", "cudnnTransformTensor")
-def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
+def miopenPoolingBackward(
+    handle: MiopenHandle,
+    poolDesc: PoolingDescriptor,
+    alpha: Any,
+    yDesc: TensorDescriptor,
+    y: Any,
+    dyDesc: TensorDescriptor,
+    dy: Any,
+    xDesc: TensorDescriptor,
+    x: Any,
+    beta: Any,
+    dxDesc: TensorDescriptor,
+    dx: Any,
+    workspace: Any,
+) -> None:
     """Compute dx = the gradient of pooling; for maxima it uses the positions in the workspace, whatever x and y
     contain.
 

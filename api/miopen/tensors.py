@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..enumerations import cudnnDataType_t, cudnnNanPropagation_t, cudnnOpTensorOp_t, cudnnTensorFormat_t
 from .calls import call, cudnn
 from .enumerations import miopenDataType_t, miopenTensorOp_t
 from .objects import TensorDescriptor
 from .status import BAD_PARM, UNSUPPORTED_OP, expect
+
+if TYPE_CHECKING:
+    from .objects import MiopenHandle
 
 FLOAT, NCHW = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
 OPERATIONS = {
@@ -20,13 +23,15 @@ OPERATIONS = {
 
 
 @call("cudnnCreateTensorDescriptor")
-def miopenCreateTensorDescriptor():
+def miopenCreateTensorDescriptor() -> TensorDescriptor:
     """Return a new descriptor of a tensor or a filter, to be filled by miopenSet4dTensorDescriptor. Source: rows 5 and 13."""
     return TensorDescriptor()
 
 
 @call("cudnnSetTensor4dDescriptor", "cudnnSetFilter4dDescriptor")
-def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
+def miopenSet4dTensorDescriptor(
+    tensorDesc: TensorDescriptor, dataType: miopenDataType_t, n: int, c: int, h: int, w: int
+) -> None:
     """Describe a packed NCHW tensor of float (or a filter: n is its number of output channels).
 
     Errors: UnsupportedOp for another data type than miopenFloat (miopenGuide/c03); BadParm for sizes below 1 or of more
@@ -37,7 +42,7 @@ def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
     describe(tensorDesc, (n, c, h, w))
 
 
-def describe(tensorDesc, dims):
+def describe(tensorDesc: Any, dims: Any) -> None:
     """Make the descriptor describe a packed tensor, and the same memory as a filter."""
     tensor = cudnn("cudnnCreateTensorDescriptor")()
     cudnn("cudnnSetTensor4dDescriptor")(tensor, NCHW, FLOAT, *dims)
@@ -59,19 +64,31 @@ class Tensor4dParameters(NamedTuple):
 
 
 @call("cudnnGetTensor4dDescriptor")
-def miopenGet4dTensorDescriptor(tensorDesc):
+def miopenGet4dTensorDescriptor(tensorDesc: TensorDescriptor) -> Tensor4dParameters:
     """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride). Source: row 7."""
     return Tensor4dParameters(miopenDataType_t.miopenFloat, *cudnn("cudnnGetTensor4dDescriptor")(tensorDesc.cudnn)[1:])
 
 
 @call("cudnnDestroyTensorDescriptor", fresh=["tensorDesc"])
-def miopenDestroyTensorDescriptor(tensorDesc):
+def miopenDestroyTensorDescriptor(tensorDesc: TensorDescriptor) -> None:
     """Destroy the descriptor; any later use is BadParm. Source: row 8."""
     tensorDesc.destroy()
 
 
 @call("cudnnOpTensor", "cudnnCreateOpTensorDescriptor", "cudnnSetOpTensorDescriptor")
-def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
+def miopenOpTensor(
+    handle: MiopenHandle,
+    tensorOp: miopenTensorOp_t,
+    alpha1: Any,
+    aDesc: TensorDescriptor,
+    A: Any,
+    alpha2: Any,
+    bDesc: TensorDescriptor,
+    B: Any,
+    beta: Any,
+    cDesc: TensorDescriptor,
+    C: Any,
+) -> None:
     """Compute C = op(alpha1 * A, alpha2 * B) + beta * C; only B is broadcast along its dimensions of extent 1.
 
     tensorOp: addition, multiplication, minimum, maximum. In place (A is C) when the descriptors are equal.
@@ -88,12 +105,12 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
 
 
 @call("cudnnSetTensor")
-def miopenSetTensor(handle, yDesc, y, alpha):
+def miopenSetTensor(handle: MiopenHandle, yDesc: TensorDescriptor, y: Any, alpha: Any) -> None:
     """Set every element of y to alpha. Source: row 11."""
     cudnn("cudnnSetTensor")(handle.cudnn, yDesc.cudnn, y, alpha)
 
 
 @call("cudnnScaleTensor")
-def miopenScaleTensor(handle, yDesc, y, alpha):
+def miopenScaleTensor(handle: MiopenHandle, yDesc: TensorDescriptor, y: Any, alpha: Any) -> None:
     """Compute y = alpha * y in place. Source: row 12."""
     cudnn("cudnnScaleTensor")(handle.cudnn, yDesc.cudnn, y, alpha)

@@ -6,6 +6,7 @@ their name, in its order, and return its host outputs. The C header of the same 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from math import prod
 from typing import Any, NamedTuple
@@ -86,129 +87,166 @@ def _bytes(descriptor: Any) -> int:
 # ---- Descriptors ----
 
 
-def dualdnnPortSetTensor4dDescriptor(tensorDesc, format, dataType, n, c, h, w):
+def dualdnnPortSetTensor4dDescriptor(
+    tensorDesc: Any, format: Any, dataType: Any, n: int, c: int, h: int, w: int
+) -> None:
     _expect(format == NCHW, f"format is {format!r}: MIOpen has NCHW only")
     miopen.miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w)
 
 
-def dualdnnPortSetTensor4dDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStride, hStride, wStride):
+def dualdnnPortSetTensor4dDescriptorEx(
+    tensorDesc: Any,
+    dataType: Any,
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    nStride: int,
+    cStride: int,
+    hStride: int,
+    wStride: int,
+) -> None:
     given, packed = (nStride, cStride, hStride, wStride), (c * h * w, h * w, w, 1)
     gaps = [s for extent, s, step in zip((n, c, h, w), given, packed, strict=True) if extent != 1 and s != step]
     _expect(not gaps, f"strides are {given}: MIOpen's tensors are packed")
     miopen.miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w)
 
 
-def dualdnnPortSetTensorNdDescriptor(tensorDesc, dataType, nbDims, dimA, strideA):
+def dualdnnPortSetTensorNdDescriptor(
+    tensorDesc: Any, dataType: Any, nbDims: int, dimA: Sequence[int], strideA: Sequence[int]
+) -> None:
     _expect(nbDims == 4, f"nbDims is {nbDims}: MIOpen has 4 dimensions only")
     dualdnnPortSetTensor4dDescriptorEx(tensorDesc, dataType, *dimA[:4], *strideA[:4])
 
 
-def dualdnnPortSetFilter4dDescriptor(filterDesc, dataType, format, k, c, h, w):
+def dualdnnPortSetFilter4dDescriptor(
+    filterDesc: Any, dataType: Any, format: Any, k: int, c: int, h: int, w: int
+) -> None:
     dualdnnPortSetTensor4dDescriptor(filterDesc, format, dataType, k, c, h, w)
 
 
-def dualdnnPortSetFilterNdDescriptor(filterDesc, dataType, format, nbDims, filterDimA):
+def dualdnnPortSetFilterNdDescriptor(
+    filterDesc: Any, dataType: Any, format: Any, nbDims: int, filterDimA: Sequence[int]
+) -> None:
     _expect(nbDims == 4, f"nbDims is {nbDims}: MIOpen has 4 dimensions only")
     dualdnnPortSetTensor4dDescriptor(filterDesc, format, dataType, *filterDimA[:4])
 
 
-def dualdnnPortGetFilter4dDescriptor(filterDesc):
+def dualdnnPortGetFilter4dDescriptor(filterDesc: Any) -> Any:
     numbers = miopen.miopenGet4dTensorDescriptor(filterDesc)
     return (numbers[0], NCHW, *numbers[1:5])
 
 
-def dualdnnPortGetTensorSizeInBytes(tensorDesc):
+def dualdnnPortGetTensorSizeInBytes(tensorDesc: Any) -> Any:
     return _bytes(tensorDesc)
 
 
-def dualdnnPortGetFilterSizeInBytes(filterDesc):
+def dualdnnPortGetFilterSizeInBytes(filterDesc: Any) -> Any:
     return _bytes(filterDesc)
 
 
-def dualdnnPortSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType):
+def dualdnnPortSetConvolution2dDescriptor(
+    convDesc: Any, pad_h: int, pad_w: int, u: int, v: int, dilation_h: int, dilation_w: int, mode: Any, computeType: Any
+) -> None:
     _expect(computeType == miopen.miopenFloat, f"computeType is {computeType!r}: MIOpen computes in float")
     miopen.miopenInitConvolutionDescriptor(convDesc, mode, pad_h, pad_w, u, v, dilation_h, dilation_w)
 
 
-def dualdnnPortSetConvolutionNdDescriptor(convDesc, arrayLength, padA, filterStrideA, dilationA, mode, dataType):
+def dualdnnPortSetConvolutionNdDescriptor(
+    convDesc: Any,
+    arrayLength: int,
+    padA: Sequence[int],
+    filterStrideA: Sequence[int],
+    dilationA: Sequence[int],
+    mode: Any,
+    dataType: Any,
+) -> None:
     _expect(arrayLength == 2, f"arrayLength is {arrayLength}: MIOpen has 2-D convolutions only")
     geometry = (*padA[:2], *filterStrideA[:2], *dilationA[:2])
     dualdnnPortSetConvolution2dDescriptor(convDesc, *geometry, mode, dataType)
 
 
-def dualdnnPortGetConvolution2dDescriptor(convDesc):
+def dualdnnPortGetConvolution2dDescriptor(convDesc: Any) -> Any:
     mode, *numbers = miopen.miopenGetConvolutionDescriptor(convDesc)
     return (*numbers, mode, miopen.miopenFloat)
 
 
-def dualdnnPortSetConvolutionMathType(convDesc, mathType):
+def dualdnnPortSetConvolutionMathType(convDesc: Any, mathType: Any) -> None:
     """Check the choice. Every choice allows float to be computed in float."""
 
 
-def dualdnnPortSetConvolutionGroupCount(convDesc, groupCount):
+def dualdnnPortSetConvolutionGroupCount(convDesc: Any, groupCount: int) -> None:
     _expect(groupCount == 1, f"groupCount is {groupCount}: the guide has one group only")
 
 
 def dualdnnPortSetPooling2dDescriptor(
-    poolingDesc, mode, maxpoolingNanOpt, windowHeight, windowWidth,
-    verticalPadding, horizontalPadding, verticalStride, horizontalStride,
-):  # fmt: skip
+    poolingDesc: Any, mode: Any, maxpoolingNanOpt: Any, windowHeight: int, windowWidth: int,
+    verticalPadding: int, horizontalPadding: int, verticalStride: int, horizontalStride: int,
+) -> None:  # fmt: skip
     geometry = (windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride, horizontalStride)
     miopen.miopenSet2dPoolingDescriptor(poolingDesc, mode, *geometry)
 
 
-def dualdnnPortSetPoolingNdDescriptor(poolingDesc, mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA):
+def dualdnnPortSetPoolingNdDescriptor(
+    poolingDesc: Any,
+    mode: Any,
+    maxpoolingNanOpt: Any,
+    nbDims: int,
+    windowDimA: Sequence[int],
+    paddingA: Sequence[int],
+    strideA: Sequence[int],
+) -> None:
     _expect(nbDims == 2, f"nbDims is {nbDims}: MIOpen has 2-D pooling only")
     miopen.miopenSet2dPoolingDescriptor(poolingDesc, mode, *windowDimA[:2], *paddingA[:2], *strideA[:2])
 
 
-def dualdnnPortGetPooling2dDescriptor(poolingDesc):
+def dualdnnPortGetPooling2dDescriptor(poolingDesc: Any) -> Any:
     mode, *numbers = miopen.miopenGet2dPoolingDescriptor(poolingDesc)
     return (mode, dualdnnPortNanPropagation_t.DUALDNN_PORT_NOT_PROPAGATE_NAN, *numbers)
 
 
-def dualdnnPortSetActivationDescriptor(activationDesc, mode, reluNanOpt, coef):
+def dualdnnPortSetActivationDescriptor(activationDesc: Any, mode: Any, reluNanOpt: Any, coef: float) -> None:
     tanh = mode == miopen.miopenActivationTANH
     scaled = mode in (miopen.miopenActivationCLIPPEDRELU, miopen.miopenActivationELU)
     attributes = (1.0, 1.0, 0.0) if tanh else (coef if scaled else 0.0, 0.0, 0.0)
     miopen.miopenSetActivationDescriptor(activationDesc, mode, *attributes)
 
 
-def dualdnnPortGetActivationDescriptor(activationDesc):
+def dualdnnPortGetActivationDescriptor(activationDesc: Any) -> Any:
     mode, alpha, _, _ = miopen.miopenGetActivationDescriptor(activationDesc)
     nan = dualdnnPortNanPropagation_t.DUALDNN_PORT_NOT_PROPAGATE_NAN
     return mode, nan, 0.0 if mode == miopen.miopenActivationTANH else alpha
 
 
-def dualdnnPortSetLRNDescriptor(normDesc, lrnN, lrnAlpha, lrnBeta, lrnK):
+def dualdnnPortSetLRNDescriptor(normDesc: Any, lrnN: int, lrnAlpha: float, lrnBeta: float, lrnK: float) -> None:
     miopen.miopenSetLRNDescriptor(normDesc, miopen.miopenLRNCrossChannel, lrnN, lrnAlpha, lrnBeta, lrnK)
 
 
-def dualdnnPortGetLRNDescriptor(normDesc):
+def dualdnnPortGetLRNDescriptor(normDesc: Any) -> Any:
     return miopen.miopenGetLRNDescriptor(normDesc)[1:]
 
 
 # ---- The library ----
 
 
-def dualdnnPortDestroy(handle):
+def dualdnnPortDestroy(handle: Any) -> None:
     for key in [key for key in _found if key[0] == id(handle)]:
         del _found[key]
     miopen.miopenDestroy(handle)
 
 
-def dualdnnPortGetVersion():
+def dualdnnPortGetVersion() -> int:
     return 8003
 
 
-def dualdnnPortGetErrorString(status):
+def dualdnnPortGetErrorString(status: Any) -> Any:
     return Status(status).name
 
 
 # ---- alpha and beta other than 1 and 0 ----
 
 
-def _scaled(handle, alpha, beta, descriptor, destination, compute):
+def _scaled(handle: Any, alpha: Any, beta: Any, descriptor: Any, destination: Any, compute: Any) -> None:
     """Compute destination = alpha * (result of ``compute`` in the memory that it gets) + beta * destination."""
     if beta == 0:
         compute(destination)
@@ -225,13 +263,13 @@ def _scaled(handle, alpha, beta, descriptor, destination, compute):
 class _Temporary:
     """Holds memory that is given back when the work that uses it has finished."""
 
-    def __init__(self, handle, nbytes):
+    def __init__(self, handle: Any, nbytes: Any) -> None:
         self.handle, self.memory = handle, handle.allocate(nbytes) if nbytes else None
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self.memory
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.handle.synchronize()
         if self.memory is not None:
             self.memory.free()
@@ -243,35 +281,49 @@ class _Temporary:
 class OpTensorDescriptor:
     """Holds the operation that is an argument in MIOpen."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.parameters = None
 
 
-def dualdnnPortCreateOpTensorDescriptor():
+def dualdnnPortCreateOpTensorDescriptor() -> OpTensorDescriptor:
     return OpTensorDescriptor()
 
 
-def dualdnnPortSetOpTensorDescriptor(opTensorDesc, opTensorOp, opTensorCompType, opTensorNanOpt):
+def dualdnnPortSetOpTensorDescriptor(
+    opTensorDesc: Any, opTensorOp: Any, opTensorCompType: Any, opTensorNanOpt: Any
+) -> None:
     _expect(
         opTensorCompType == miopen.miopenFloat, f"opTensorCompType is {opTensorCompType!r}: MIOpen computes in float"
     )
     opTensorDesc.parameters = (opTensorOp, opTensorCompType, opTensorNanOpt)
 
 
-def dualdnnPortGetOpTensorDescriptor(opTensorDesc):
+def dualdnnPortGetOpTensorDescriptor(opTensorDesc: Any) -> Any:
     return opTensorDesc.parameters
 
 
-def dualdnnPortDestroyOpTensorDescriptor(opTensorDesc):
+def dualdnnPortDestroyOpTensorDescriptor(opTensorDesc: Any) -> None:
     opTensorDesc.parameters = None
 
 
-def dualdnnPortOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
+def dualdnnPortOpTensor(
+    handle: Any,
+    opTensorDesc: Any,
+    alpha1: float,
+    aDesc: Any,
+    A: Any,
+    alpha2: float,
+    bDesc: Any,
+    B: Any,
+    beta: float,
+    cDesc: Any,
+    C: Any,
+) -> None:
     operation = opTensorDesc.parameters[0]
     miopen.miopenOpTensor(handle, operation, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C)
 
 
-def dualdnnPortAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
+def dualdnnPortAddTensor(handle: Any, alpha: float, aDesc: Any, A: Any, beta: float, cDesc: Any, C: Any) -> None:
     if A is C:
         miopen.miopenScaleTensor(handle, cDesc, C, alpha + beta)
         return
@@ -281,7 +333,7 @@ def dualdnnPortAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
     miopen.miopenOpTensor(handle, miopen.miopenTensorOpAdd, beta, cDesc, C, alpha, aDesc, A, 0.0, cDesc, C)
 
 
-def dualdnnPortTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
+def dualdnnPortTransformTensor(handle: Any, alpha: float, xDesc: Any, x: Any, beta: float, yDesc: Any, y: Any) -> None:
     _expect(_dims(xDesc) == _dims(yDesc), f"xDesc has {_dims(xDesc)}, yDesc {_dims(yDesc)}")
     dualdnnPortAddTensor(handle, alpha, xDesc, x, beta, yDesc, y)
 
@@ -297,11 +349,11 @@ class _Direction(NamedTuple):
     swapped: bool  # MIOpen takes the first two operands in the other order.
     filter_first: bool  # GetWorkSpaceSize takes the second operand first
 
-    def query(self, handle, a, b, convDesc, out):
+    def query(self, handle: Any, a: Any, b: Any, convDesc: Any, out: Any) -> Any:
         first, second = (b, a) if self.filter_first else (a, b)
         return getattr(miopen, f"miopenConvolution{self.name}GetWorkSpaceSize")(handle, first, second, convDesc, out)
 
-    def results(self, handle, p, q, convDesc, out):
+    def results(self, handle: Any, p: Any, q: Any, convDesc: Any, out: Any) -> Any:
         a, b = (q, p) if self.swapped else (p, q)
         descriptors = [miopen.miopenGet4dTensorDescriptor(d) for d in (a, b, out)]
         key = (id(handle), self.name, *descriptors, miopen.miopenGetConvolutionDescriptor(convDesc))
@@ -323,7 +375,22 @@ class _Direction(NamedTuple):
         _found[key] = entries
         return entries
 
-    def compute(self, handle, alpha, p, p_memory, q, q_memory, convDesc, algo, workspace, size, beta, out, destination):
+    def compute(
+        self,
+        handle: Any,
+        alpha: Any,
+        p: Any,
+        p_memory: Any,
+        q: Any,
+        q_memory: Any,
+        convDesc: Any,
+        algo: Any,
+        workspace: Any,
+        size: Any,
+        beta: Any,
+        out: Any,
+        destination: Any,
+    ) -> None:
         results = self.results(handle, p, q, convDesc, out)
         a, a_memory, b, b_memory = (q, q_memory, p, p_memory) if self.swapped else (p, p_memory, q, q_memory)
         limit = size if workspace is not None else 0
@@ -345,14 +412,28 @@ _BACKWARD_FILTER = _Direction("BackwardWeights", "bwd_weights_algo", True, False
 def _define(name: str, direction: _Direction) -> None:
     """Define the calls of one direction, with cuDNN's parameters."""
 
-    def found(handle, first, second, convDesc, out, requestedAlgoCount):
+    def found(
+        handle: Any, first: Any, second: Any, convDesc: Any, out: Any, requestedAlgoCount: Any
+    ) -> AlgorithmResults:
         kept = direction.results(handle, first, second, convDesc, out)[:requestedAlgoCount]
         return AlgorithmResults(len(kept), kept)
 
-    def found_on(handle, first, x, second, y, convDesc, out, z, requestedAlgoCount, workSpace, workSpaceSizeInBytes):
+    def found_on(
+        handle: Any,
+        first: Any,
+        x: Any,
+        second: Any,
+        y: Any,
+        convDesc: Any,
+        out: Any,
+        z: Any,
+        requestedAlgoCount: Any,
+        workSpace: Any,
+        workSpaceSizeInBytes: Any,
+    ) -> Any:
         return found(handle, first, second, convDesc, out, requestedAlgoCount)
 
-    def workspace_size(handle, first, second, convDesc, out, algo):
+    def workspace_size(handle: Any, first: Any, second: Any, convDesc: Any, out: Any, algo: Any) -> Any:
         a, b = (second, first) if direction.swapped else (first, second)
         return direction.query(handle, a, b, convDesc, out)
 
@@ -369,7 +450,9 @@ _define("ConvolutionBackwardData", _BACKWARD_DATA)
 _define("ConvolutionBackwardFilter", _BACKWARD_FILTER)
 
 
-def dualdnnPortConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
+def dualdnnPortConvolutionBackwardBias(
+    handle: Any, alpha: float, dyDesc: Any, dy: Any, beta: float, dbDesc: Any, db: Any
+) -> None:
     bias = miopen.miopenConvolutionBackwardBias
     _scaled(handle, alpha, beta, dbDesc, db, lambda target: bias(handle, 1.0, dyDesc, dy, 0.0, dbDesc, target))
 
@@ -377,14 +460,29 @@ def dualdnnPortConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, 
 # ---- Activation, softmax ----
 
 
-def dualdnnPortActivationForward(handle, activationDesc, alpha, xDesc, x, beta, yDesc, y):
+def dualdnnPortActivationForward(
+    handle: Any, activationDesc: Any, alpha: float, xDesc: Any, x: Any, beta: float, yDesc: Any, y: Any
+) -> None:
     forward = miopen.miopenActivationForward
     _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
         handle, activationDesc, 1.0, xDesc, x, 0.0, yDesc, target
     ))  # fmt: skip
 
 
-def dualdnnPortActivationBackward(handle, activationDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
+def dualdnnPortActivationBackward(
+    handle: Any,
+    activationDesc: Any,
+    alpha: float,
+    yDesc: Any,
+    y: Any,
+    dyDesc: Any,
+    dy: Any,
+    xDesc: Any,
+    x: Any,
+    beta: float,
+    dxDesc: Any,
+    dx: Any,
+) -> None:
     backward = miopen.miopenActivationBackward
     _scaled(handle, alpha, beta, dxDesc, dx, lambda target: backward(
         handle, activationDesc, 1.0, yDesc, y, dyDesc, dy, xDesc, x, 0.0, dxDesc, target
@@ -392,9 +490,9 @@ def dualdnnPortActivationBackward(handle, activationDesc, alpha, yDesc, y, dyDes
 
 
 def dualdnnPortConvolutionBiasActivationForward(
-    handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, alpha2, zDesc, z, biasDesc, bias,
-    activationDesc, yDesc, y,
-):  # fmt: skip
+    handle: Any, alpha1: float, xDesc: Any, x: Any, wDesc: Any, w: Any, convDesc: Any, algo: Any, workSpace: Any, workSpaceSizeInBytes: int, alpha2: float, zDesc: Any, z: Any, biasDesc: Any, bias: Any,
+    activationDesc: Any, yDesc: Any, y: Any,
+) -> None:  # fmt: skip
     """Compute y = activation(alpha1 * convolution + alpha2 * z + bias); z may be y."""
     with _Temporary(handle, 0 if alpha2 == 0 else _bytes(yDesc)) as own:
         target = y if own is None else own
@@ -407,7 +505,7 @@ def dualdnnPortConvolutionBiasActivationForward(
         miopen.miopenActivationForward(handle, activationDesc, 1.0, yDesc, target, 0.0, yDesc, y)
 
 
-def _images(algorithm, mode, descriptor):
+def _images(algorithm: Any, mode: Any, descriptor: Any) -> Any:
     """Return a descriptor of N x CHW x 1 x 1, over whose channels one softmax runs."""
     log = dualdnnPortSoftmaxAlgorithm_t.DUALDNN_PORT_SOFTMAX_LOG
     _expect(algorithm != log, "MIOpen has no logarithm of softmax in the guide")
@@ -418,13 +516,27 @@ def _images(algorithm, mode, descriptor):
     return images
 
 
-def dualdnnPortSoftmaxForward(handle, algorithm, mode, alpha, xDesc, x, beta, yDesc, y):
+def dualdnnPortSoftmaxForward(
+    handle: Any, algorithm: Any, mode: Any, alpha: float, xDesc: Any, x: Any, beta: float, yDesc: Any, y: Any
+) -> None:
     source, result = (_images(algorithm, mode, descriptor) for descriptor in (xDesc, yDesc))
     forward = miopen.miopenSoftmaxForward
     _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(handle, 1.0, source, x, 0.0, result, target))
 
 
-def dualdnnPortSoftmaxBackward(handle, algorithm, mode, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
+def dualdnnPortSoftmaxBackward(
+    handle: Any,
+    algorithm: Any,
+    mode: Any,
+    alpha: float,
+    yDesc: Any,
+    y: Any,
+    dyDesc: Any,
+    dy: Any,
+    beta: float,
+    dxDesc: Any,
+    dx: Any,
+) -> None:
     result, slope, gradient = (_images(algorithm, mode, descriptor) for descriptor in (yDesc, dyDesc, dxDesc))
     backward = miopen.miopenSoftmaxBackward
     _scaled(handle, alpha, beta, dxDesc, dx, lambda target: backward(
@@ -435,14 +547,29 @@ def dualdnnPortSoftmaxBackward(handle, algorithm, mode, alpha, yDesc, y, dyDesc,
 # ---- Pooling, LRN: the workspace of the backward call is made again from x ----
 
 
-def dualdnnPortPoolingForward(handle, poolingDesc, alpha, xDesc, x, beta, yDesc, y):
+def dualdnnPortPoolingForward(
+    handle: Any, poolingDesc: Any, alpha: float, xDesc: Any, x: Any, beta: float, yDesc: Any, y: Any
+) -> None:
     forward = miopen.miopenPoolingForward
     _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
         handle, poolingDesc, 1.0, xDesc, x, 0.0, yDesc, target, False, None, 0
     ))  # fmt: skip
 
 
-def dualdnnPortPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
+def dualdnnPortPoolingBackward(
+    handle: Any,
+    poolingDesc: Any,
+    alpha: float,
+    yDesc: Any,
+    y: Any,
+    dyDesc: Any,
+    dy: Any,
+    xDesc: Any,
+    x: Any,
+    beta: float,
+    dxDesc: Any,
+    dx: Any,
+) -> None:
     size, backward = miopen.miopenPoolingGetWorkSpaceSize(yDesc), miopen.miopenPoolingBackward
     with _Temporary(handle, _bytes(yDesc)) as result, _Temporary(handle, size) as workspace:
         miopen.miopenPoolingForward(handle, poolingDesc, 1.0, xDesc, x, 0.0, yDesc, result, True, workspace, size)
@@ -451,7 +578,9 @@ def dualdnnPortPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy,
         ))  # fmt: skip
 
 
-def dualdnnPortLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x, beta, yDesc, y):
+def dualdnnPortLRNCrossChannelForward(
+    handle: Any, normDesc: Any, lrnMode: Any, alpha: float, xDesc: Any, x: Any, beta: float, yDesc: Any, y: Any
+) -> None:
     forward = miopen.miopenLRNForward
     _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
         handle, normDesc, 1.0, xDesc, x, 0.0, yDesc, target, False, None
@@ -459,8 +588,20 @@ def dualdnnPortLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x
 
 
 def dualdnnPortLRNCrossChannelBackward(
-    handle, normDesc, lrnMode, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx
-):
+    handle: Any,
+    normDesc: Any,
+    lrnMode: Any,
+    alpha: float,
+    yDesc: Any,
+    y: Any,
+    dyDesc: Any,
+    dy: Any,
+    xDesc: Any,
+    x: Any,
+    beta: float,
+    dxDesc: Any,
+    dx: Any,
+) -> None:
     size, backward = miopen.miopenLRNGetWorkSpaceSize(yDesc), miopen.miopenLRNBackward
     with _Temporary(handle, _bytes(yDesc)) as result, _Temporary(handle, size) as workspace:
         miopen.miopenLRNForward(handle, normDesc, 1.0, xDesc, x, 0.0, yDesc, result, True, workspace)
@@ -472,14 +613,18 @@ def dualdnnPortLRNCrossChannelBackward(
 # ---- Batch normalisation ----
 
 
-def dualdnnPortBatchNormalizationForwardTraining(handle, mode, alpha, beta, xDesc, x, yDesc, y, *rest):
+def dualdnnPortBatchNormalizationForwardTraining(
+    handle: Any, mode: Any, alpha: float, beta: float, xDesc: Any, x: Any, yDesc: Any, y: Any, *rest: Any
+) -> None:
     forward = miopen.miopenBatchNormalizationForwardTraining
     _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
         handle, mode, 1.0, 0.0, xDesc, x, yDesc, target, *rest
     ))  # fmt: skip
 
 
-def dualdnnPortBatchNormalizationForwardInference(handle, mode, alpha, beta, xDesc, x, yDesc, y, *rest):
+def dualdnnPortBatchNormalizationForwardInference(
+    handle: Any, mode: Any, alpha: float, beta: float, xDesc: Any, x: Any, yDesc: Any, y: Any, *rest: Any
+) -> None:
     forward = miopen.miopenBatchNormalizationForwardInference
     _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
         handle, mode, 1.0, 0.0, xDesc, x, yDesc, target, *rest
@@ -487,9 +632,9 @@ def dualdnnPortBatchNormalizationForwardInference(handle, mode, alpha, beta, xDe
 
 
 def dualdnnPortBatchNormalizationBackward(
-    handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
-    bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
-):  # fmt: skip
+    handle: Any, mode: Any, alphaDataDiff: float, betaDataDiff: float, alphaParamDiff: float, betaParamDiff: float, xDesc: Any, x: Any, dyDesc: Any, dy: Any, dxDesc: Any, dx: Any,
+    bnScaleBiasDiffDesc: Any, bnScale: Any, resultBnScaleDiff: Any, resultBnBiasDiff: Any, epsilon: float, savedMean: Any, savedInvVariance: Any,
+) -> None:  # fmt: skip
     parameters, nbytes = bnScaleBiasDiffDesc, _bytes(bnScaleBiasDiffDesc)
     with (
         _Temporary(handle, _bytes(dxDesc)) as data,

@@ -74,15 +74,15 @@ class cudnnConvolutionBwdFilterAlgoPerf_t(NamedTuple):
     reserved: tuple[int, int, int] = (0, 0, 0)
 
 
-def _forward(problem, convolution, algorithm):
+def _forward(problem: Any, convolution: Any, algorithm: Any) -> ConvolutionForward:
     return ConvolutionForward(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.w, problem.y)
 
 
-def _data(problem, convolution, algorithm):
+def _data(problem: Any, convolution: Any, algorithm: Any) -> ConvolutionBackwardData:
     return ConvolutionBackwardData(convolution, algorithm, 0, 1.0, 0.0, problem.w, problem.y, problem.x)
 
 
-def _filter(problem, convolution, algorithm):
+def _filter(problem: Any, convolution: Any, algorithm: Any) -> ConvolutionBackwardFilter:
     return ConvolutionBackwardFilter(convolution, algorithm, 0, 1.0, 0.0, problem.x, problem.y, problem.w)
 
 
@@ -151,12 +151,12 @@ def declare(of: Selection) -> None:
     find, get = f"cudnnFindConvolution{of.direction}Algorithm", f"cudnnGetConvolution{of.direction}"
     find_ex, ranked, sized = f"{find}Ex", f"{get}Algorithm_v7", f"{get}WorkspaceSize"
 
-    def problem_of(one, two, convolution, three):
+    def problem_of(one: Any, two: Any, convolution: Any, three: Any) -> Problem:
         specs = {name.removeprefix("d"): one.spec for name, one in zip(of.operands, (one, two, three), strict=True)}
         return Problem(convolution.spec, **specs)
 
     @_call(f"{get}AlgorithmMaxCount", {"handle": "c04"}, find=find, ranked=ranked, section=of.sections[0])
-    def max_count(handle):
+    def max_count(handle: Any) -> Any:
         """Return the maximum number of results of {find} and
         {ranked}.
 
@@ -168,7 +168,7 @@ def declare(of: Selection) -> None:
     workspace_clauses = {**of.clauses, **{what: f"{sized}/{clause}" for what, clause in of.workspace.items()}}
 
     @_call(sized, of.workspace_invalid, computed=computed, errors=of.workspace_errors, section=of.sections[1])
-    def workspace_size(handle, one, two, convolution, three, algo):
+    def workspace_size(handle: Any, one: Any, two: Any, convolution: Any, three: Any, algo: Any) -> Any:
         """Return the bytes of workspace that {computed} needs for these descriptors and this algorithm.
 
         Errors: {errors}. Source: {section}.
@@ -182,7 +182,7 @@ def declare(of: Selection) -> None:
         ranked, {"requestedAlgoCount": of.ranked_count, "*": of.ranked_null}, null=of.ranked_null,
         errors=of.ranked_errors, count=of.ranked_count, section=of.sections[2],
     )  # fmt: skip
-    def rank(handle, one, two, convolution, three, count):
+    def rank(handle: Any, one: Any, two: Any, convolution: Any, three: Any, count: Any) -> Any:
         """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
         Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
@@ -198,7 +198,7 @@ def declare(of: Selection) -> None:
         first=first, second=second, result=result, no_handle=no_handle, null=null, few=few, no_memory=no_memory,
         section=of.sections[3],
     )  # fmt: skip
-    def measure(handle, one, two, convolution, three, count):
+    def measure(handle: Any, one: Any, two: Any, convolution: Any, three: Any, count: Any) -> Any:
         """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
         They run on temporary memory. Failed algorithms come last, with their status and the time -1.
 
@@ -223,7 +223,19 @@ def declare(of: Selection) -> None:
         find=find, result=result, no_handle=no_handle_ex, undescribed=undescribed, bad_memory=bad_memory, few=few_ex,
         section=of.sections[4],
     )  # fmt: skip
-    def measure_on(handle, one, a, two, b, convolution, three, c, count, workspace, workspace_bytes):
+    def measure_on(
+        handle: Any,
+        one: Any,
+        a: Any,
+        two: Any,
+        b: Any,
+        convolution: Any,
+        three: Any,
+        c: Any,
+        count: Any,
+        workspace: Any,
+        workspace_bytes: Any,
+    ) -> Any:
         """Do the same as {find}, on the caller's memory.
 
         The search overwrites {result}. Algorithms that need more workspace than given (NULL is 0 bytes) get the status

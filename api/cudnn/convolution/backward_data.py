@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...functions import computing
 from ...operations import ConvolutionBackwardData
@@ -12,6 +13,11 @@ from ...support.convolution import Problem, facts
 from ...support.convolution_gradients import data_unsupported
 from .descriptors import output_dims
 from .forward import with_workspace
+
+if TYPE_CHECKING:
+    from ...enumerations import cudnnConvolutionBwdDataAlgo_t
+    from ...handle import Handle
+    from ...operations.specs import ConvolutionSpec, FilterSpec, TensorSpec
 
 _D = "cudnnConvolutionBackwardData"
 
@@ -41,7 +47,7 @@ def check_data_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -
            f"dyDesc is {dy.dims}, the convolution of dxDesc and wDesc gives {dims}")  # fmt: skip
 
 
-def check_data_support(problem, algorithm, clauses=CLAUSES):
+def check_data_support(problem: Any, algorithm: Any, clauses: Any = CLAUSES) -> None:
     """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     dx, w = problem.x, problem.w
     expect(dx.rank in (4, 5), NOT_SUPPORTED, f"{_D}/c30",
@@ -60,8 +66,20 @@ def check_data_support(problem, algorithm, clauses=CLAUSES):
     small={"workSpace": ("c03", BAD_PARAM)},
 )
 def cudnnConvolutionBackwardData(
-    handle, alpha, wDesc, w, dyDesc, dy, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, dxDesc, dx
-):
+    handle: Handle,
+    alpha: float,
+    wDesc: FilterSpec,
+    w: Any,
+    dyDesc: TensorSpec,
+    dy: Any,
+    convDesc: ConvolutionSpec,
+    algo: cudnnConvolutionBwdDataAlgo_t,
+    workSpace: Any,
+    workSpaceSizeInBytes: int,
+    beta: float,
+    dxDesc: TensorSpec,
+    dx: Any,
+) -> None:
     """Compute dx = alpha * result + beta * dx, where result is the gradient of cudnnConvolutionForward with respect to
     its input; beta == 0 does not read dx.
 

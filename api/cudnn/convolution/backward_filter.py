@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...functions import computing
 from ...operations import ConvolutionBackwardFilter
@@ -12,6 +13,11 @@ from ...support.convolution import Problem, facts
 from ...support.convolution_gradients import filter_unsupported
 from .descriptors import output_dims
 from .forward import with_workspace
+
+if TYPE_CHECKING:
+    from ...enumerations import cudnnConvolutionBwdFilterAlgo_t
+    from ...handle import Handle
+    from ...operations.specs import ConvolutionSpec, FilterSpec, TensorSpec
 
 _F = "cudnnConvolutionBackwardFilter"
 INCORRECT = (
@@ -48,7 +54,7 @@ def check_filter_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES)
            f"dyDesc is {dy.dims}, the convolution of xDesc and dwDesc gives {dims}")  # fmt: skip
 
 
-def check_filter_support(problem, algorithm, clauses=CLAUSES):
+def check_filter_support(problem: Any, algorithm: Any, clauses: Any = CLAUSES) -> None:
     """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     rank = problem.x.rank
     expect(
@@ -67,8 +73,20 @@ def check_filter_support(problem, algorithm, clauses=CLAUSES):
     small={"workSpace": ("c06", BAD_PARAM)},
 )
 def cudnnConvolutionBackwardFilter(
-    handle, alpha, xDesc, x, dyDesc, dy, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, dwDesc, dw
-):
+    handle: Handle,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    dyDesc: TensorSpec,
+    dy: Any,
+    convDesc: ConvolutionSpec,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+    workSpace: Any,
+    workSpaceSizeInBytes: int,
+    beta: float,
+    dwDesc: FilterSpec,
+    dw: Any,
+) -> None:
     """Compute dw = alpha * result + beta * dw, where result is the gradient of cudnnConvolutionForward with respect to
     its filter; beta == 0 does not read dw.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...descriptors import ConvolutionDescriptor
 from ...enumerations import CUDNN_DIM_MAX, cudnnConvolutionMode_t, cudnnDataType_t
@@ -12,12 +13,16 @@ from ...operations.specs import DOUBLE, FLOAT, HALF, INT32
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from ..tensor_descriptors import entries
 
+if TYPE_CHECKING:
+    from ...descriptors import FilterDescriptor, TensorDescriptor
+    from ...enumerations import cudnnMathType_t, cudnnReorderType_t
+
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)  # The tables of configurations list these (docs/errata.md, D249).
 MAX_REQUESTED = CUDNN_DIM_MAX - 2  # dimensions, for the getter; the setter takes CUDNN_DIM_MAX (docs/errata.md, D247)
 
 
 @documented()
-def cudnnCreateConvolutionDescriptor():
+def cudnnCreateConvolutionDescriptor() -> ConvolutionDescriptor:
     """Return a new convolution descriptor: one group, default math type and reorder type; the convolution itself is not set.
 
     Source: 5.2.11; defaults: docs/errata.md, D236.
@@ -26,7 +31,17 @@ def cudnnCreateConvolutionDescriptor():
 
 
 @documented(invalid={"convDesc": "c12", "mode": "c16"})
-def cudnnSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType):
+def cudnnSetConvolution2dDescriptor(
+    convDesc: ConvolutionDescriptor,
+    pad_h: int,
+    pad_w: int,
+    u: int,
+    v: int,
+    dilation_h: int,
+    dilation_w: int,
+    mode: cudnnConvolutionMode_t,
+    computeType: cudnnDataType_t,
+) -> None:
     """Describe a 2-D convolution: zero padding on each side, strides u (vertical) and v, dilations, mode, compute type.
 
     Group count, math type and reorder type are unchanged.
@@ -46,7 +61,15 @@ def cudnnSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, di
 
 
 @documented(invalid={"convDesc": "c12", "arrayLength": "c13", "mode": "c14", "dataType": "c15"})
-def cudnnSetConvolutionNdDescriptor(convDesc, arrayLength, padA, filterStrideA, dilationA, mode, dataType):
+def cudnnSetConvolutionNdDescriptor(
+    convDesc: ConvolutionDescriptor,
+    arrayLength: int,
+    padA: Sequence[int],
+    filterStrideA: Sequence[int],
+    dilationA: Sequence[int],
+    mode: cudnnConvolutionMode_t,
+    dataType: cudnnDataType_t,
+) -> None:
     """Describe a convolution of arrayLength spatial dimensions, computed in dataType.
 
     padA, filterStrideA, dilationA: at least arrayLength entries. Group count, math type and reorder type are unchanged.
@@ -82,7 +105,7 @@ class Convolution2dParameters(NamedTuple):
 
 
 @documented(invalid={"convDesc": "c09"})
-def cudnnGetConvolution2dDescriptor(convDesc):
+def cudnnGetConvolution2dDescriptor(convDesc: ConvolutionDescriptor) -> Convolution2dParameters:
     """Return (pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType) as they were set.
 
     Errors: BAD_PARAM for a descriptor that is not that of a 2-D convolution (c07). Source: 5.2.17.
@@ -103,7 +126,9 @@ class ConvolutionNdParameters(NamedTuple):
 
 
 @documented(invalid={"convDesc": "c09", "arrayLengthRequested": "c10"})
-def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
+def cudnnGetConvolutionNdDescriptor(
+    convDesc: ConvolutionDescriptor, arrayLengthRequested: int
+) -> ConvolutionNdParameters:
     """Return (arrayLength, padA, filterStrideA, dilationA, mode, dataType); arrays hold min(arrayLengthRequested,
     arrayLength) entries.
 
@@ -121,13 +146,13 @@ def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
 
 
 @documented()
-def cudnnDestroyConvolutionDescriptor(convDesc):
+def cudnnDestroyConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 5.2.12."""
     convDesc.destroy()
 
 
 @documented(invalid={"convDesc": "c03", "mathType": "c04"}, fresh=["convDesc"])
-def cudnnSetConvolutionMathType(convDesc, mathType):
+def cudnnSetConvolutionMathType(convDesc: ConvolutionDescriptor, mathType: cudnnMathType_t) -> None:
     """Set the math type: whether tensor cores or TF32 may compute the convolution.
 
     Errors: BAD_PARAM (c03, c04). Source: 5.2.35.
@@ -136,26 +161,26 @@ def cudnnSetConvolutionMathType(convDesc, mathType):
 
 
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
-def cudnnGetConvolutionMathType(convDesc):
+def cudnnGetConvolutionMathType(convDesc: ConvolutionDescriptor) -> cudnnMathType_t:
     """Return the math type; CUDNN_DEFAULT_MATH unless it was set. Source: 5.2.26."""
     return convDesc.options.math_type
 
 
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
-def cudnnSetConvolutionGroupCount(convDesc, groupCount):
+def cudnnSetConvolutionGroupCount(convDesc: ConvolutionDescriptor, groupCount: int) -> None:
     """Set the number of groups. Errors: BAD_PARAM for groupCount below 1. Source: 5.2.34; docs/errata.md, D245."""
     expect(groupCount > 0, BAD_PARAM, INCORRECT_PARAMETER, f"groupCount is {groupCount}, it must be at least 1")
     convDesc.configure(group_count=groupCount)
 
 
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
-def cudnnGetConvolutionGroupCount(convDesc):
+def cudnnGetConvolutionGroupCount(convDesc: ConvolutionDescriptor) -> int:
     """Return the number of groups; 1 unless it was set. Source: 5.2.25."""
     return convDesc.options.group_count
 
 
 @documented(invalid={"convDesc": INCORRECT_PARAMETER, "reorderType": "c02"}, fresh=["convDesc"])
-def cudnnSetConvolutionReorderType(convDesc, reorderType):
+def cudnnSetConvolutionReorderType(convDesc: ConvolutionDescriptor, reorderType: cudnnReorderType_t) -> None:
     """Set the reorder type; CUDNN_NO_REORDER means that INT8x32 filters have the order of cudnnReorderFilterAndBias.
 
     Source: 5.2.37.
@@ -166,7 +191,7 @@ def cudnnSetConvolutionReorderType(convDesc, reorderType):
 
 
 @documented(invalid={"convDesc": "c02"}, fresh=["convDesc"])
-def cudnnGetConvolutionReorderType(convDesc):
+def cudnnGetConvolutionReorderType(convDesc: ConvolutionDescriptor) -> cudnnReorderType_t:
     """Return the reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
     return convDesc.options.reorder_type
 
@@ -179,7 +204,9 @@ class Convolution2dOutputDim(NamedTuple):
 
 
 @documented(invalid={"*": "c07"})
-def cudnnGetConvolution2dForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
+def cudnnGetConvolution2dForwardOutputDim(
+    convDesc: ConvolutionDescriptor, inputTensorDesc: TensorDescriptor, filterDesc: FilterDescriptor
+) -> Convolution2dOutputDim:
     """Return (n, c, h, w) of the result: h and w are 1 + (input + 2 * padding - ((filter - 1) * dilation + 1)) / stride.
 
     Errors: BAD_PARAM for descriptors that are not of a 2-D convolution (c07), input channels that are not the filter's
@@ -194,7 +221,9 @@ def cudnnGetConvolution2dForwardOutputDim(convDesc, inputTensorDesc, filterDesc)
 
 
 @documented(invalid={"convDesc": "c06", "inputTensorDesc": "c06", "filterDesc": "c06", "nbDims": "c11"})
-def cudnnGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc, nbDims):
+def cudnnGetConvolutionNdForwardOutputDim(
+    convDesc: ConvolutionDescriptor, inputTensorDesc: TensorDescriptor, filterDesc: FilterDescriptor, nbDims: int
+) -> tuple[int, ...]:
     """Return the first nbDims of (images, filters, spatial ...) of the result; sizes as cudnnGetConvolution2dForwardOutputDim.
 
     Errors: BAD_PARAM for ranks that disagree (c07, c08), input channels that are not the filter's times the group count
@@ -211,15 +240,15 @@ _ND = "cudnnGetConvolutionNdForwardOutputDim"
 
 
 def output_dims(
-    convolution,
-    x,
-    w,
-    filter_rank=f"{_ND}/c07",
-    convolution_rank=f"{_ND}/c08",
-    channels=f"{_ND}/c09",
-    window=f"{_ND}/c10",
-    names=("inputTensorDesc", "filterDesc"),
-):
+    convolution: Any,
+    x: Any,
+    w: Any,
+    filter_rank: str = f"{_ND}/c07",
+    convolution_rank: str = f"{_ND}/c08",
+    channels: str = f"{_ND}/c09",
+    window: str = f"{_ND}/c10",
+    names: Any = ("inputTensorDesc", "filterDesc"),
+) -> Any:
     """Return the output dimensions of a convolution whose descriptors fit each other; the keywords are the clauses of
     each check.
 
@@ -243,11 +272,11 @@ def output_dims(
     return dims
 
 
-def _initialised(descriptor, clause):
+def _initialised(descriptor: Any, clause: Any) -> Any:
     expect(descriptor.spec is not None, BAD_PARAM, clause, "convDesc has not been initialised")
     return descriptor.spec
 
 
-def _compute_type(name, data_type, clause):
+def _compute_type(name: Any, data_type: Any, clause: Any) -> None:
     names = ", ".join(kind.name for kind in COMPUTE_TYPES)
     expect(data_type in COMPUTE_TYPES, BAD_PARAM, clause, f"{name} is {data_type.name}, computation is in {names}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from ...enumerations import cudnnFoldingDirection_t
 from ...functions import documented
@@ -14,6 +15,11 @@ from ...status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED, expect
 from ...support.convolution import Problem
 from .backward_data import check_data_problem
 
+if TYPE_CHECKING:
+    from ...descriptors import ConvolutionDescriptor, FilterDescriptor, TensorDescriptor, TensorTransformDescriptor
+    from ...enumerations import cudnnTensorFormat_t
+    from ...handle import Handle
+
 _G = "cudnnGetFoldedConvBackwardDataDescriptors"
 RANK = 4
 CHANNELS = 8  # The channel counts are padded to multiples of this, for tensor cores.
@@ -22,9 +28,9 @@ FOLD, UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD, cudnnFoldingDirecti
 
 @documented(invalid={"*": "c08", "transformFormat": ("cudnnSetTensorTransformDescriptor/c17", NOT_SUPPORTED)})
 def cudnnGetFoldedConvBackwardDataDescriptors(
-    handle, filterDesc, diffDesc, convDesc, gradDesc, transformFormat, foldedFilterDesc, paddedDiffDesc, foldedConvDesc,
-    foldedGradDesc, filterFoldTransDesc, diffPadTransDesc, gradFoldTransDesc, gradUnfoldTransDesc,
-):  # fmt: skip
+    handle: Handle, filterDesc: FilterDescriptor, diffDesc: TensorDescriptor, convDesc: ConvolutionDescriptor, gradDesc: TensorDescriptor, transformFormat: cudnnTensorFormat_t, foldedFilterDesc: FilterDescriptor, paddedDiffDesc: TensorDescriptor, foldedConvDesc: ConvolutionDescriptor,
+    foldedGradDesc: TensorDescriptor, filterFoldTransDesc: TensorTransformDescriptor, diffPadTransDesc: TensorTransformDescriptor, gradFoldTransDesc: TensorTransformDescriptor, gradUnfoldTransDesc: TensorTransformDescriptor,
+) -> None:  # fmt: skip
     """Describe a data gradient with strides u, v as one of stride 1, whose gradient and filter have C * u * v channels.
 
     filterFoldTransDesc transforms the filter and diffPadTransDesc transforms dy. cudnnConvolutionBackwardData on the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 from ...enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
 from ...functions import SameMemory, computing
@@ -21,6 +22,11 @@ from ...relations import data_type_among, scaling, writable_layout
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 from ...support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, beyond_positions, facts, unsupported
 from .descriptors import output_dims
+
+if TYPE_CHECKING:
+    from ...enumerations import cudnnConvolutionFwdAlgo_t, cudnnReorderType_t
+    from ...handle import Handle
+    from ...operations.specs import ActivationSpec, ConvolutionSpec, FilterSpec
 
 _F = "cudnnConvolutionForward"
 _B = "cudnnConvolutionBiasActivationForward"
@@ -60,7 +66,7 @@ def check_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -> Non
            f"yDesc has {y.dims[0]} images of {y.dims[1]} channels, the convolution gives {dims[0]} of {dims[1]}")  # fmt: skip
 
 
-def check_support(problem, algorithm, clauses=CLAUSES):
+def check_support(problem: Any, algorithm: Any, clauses: Any = CLAUSES) -> None:
     """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     x, y = problem.x, problem.y
     expect(x.rank in (4, 5), NOT_SUPPORTED, clauses["rank"],
@@ -73,7 +79,7 @@ def check_support(problem, algorithm, clauses=CLAUSES):
     writable_layout(yDesc=y)
 
 
-def with_workspace(handle, operation, given, clause):
+def with_workspace(handle: Any, operation: Any, given: Any, clause: Any) -> Any:
     """Return the operation with the workspace that its backend needs; raise BAD_PARAM if less was given."""
     needed = handle.backend.workspace_bytes(operation)
     expect(given >= needed, BAD_PARAM, clause,
@@ -87,8 +93,20 @@ def with_workspace(handle, operation, given, clause):
     small={"workSpace": ("c06", BAD_PARAM)},
 )
 def cudnnConvolutionForward(
-    handle, alpha, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, yDesc, y
-):
+    handle: Handle,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    wDesc: FilterSpec,
+    w: Any,
+    convDesc: ConvolutionSpec,
+    algo: cudnnConvolutionFwdAlgo_t,
+    workSpace: Any,
+    workSpaceSizeInBytes: int,
+    beta: float,
+    yDesc: TensorSpec,
+    y: Any,
+) -> None:
     """Compute y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
 
     conv is a cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] *
@@ -118,9 +136,9 @@ BIAS_CLAUSES = {**CLAUSES, **dict.fromkeys(("output_rank", "filter_rank", "convo
     small={"workSpace": ("c09", BAD_PARAM)},
 )
 def cudnnConvolutionBiasActivationForward(
-    handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, alpha2, zDesc, z, biasDesc,
-    bias, activationDesc, yDesc, y,
-):  # fmt: skip
+    handle: Handle, alpha1: float, xDesc: TensorSpec, x: Any, wDesc: FilterSpec, w: Any, convDesc: ConvolutionSpec, algo: cudnnConvolutionFwdAlgo_t, workSpace: Any, workSpaceSizeInBytes: int, alpha2: float, zDesc: TensorSpec, z: Any, biasDesc: TensorSpec,
+    bias: Any, activationDesc: ActivationSpec, yDesc: TensorSpec, y: Any,
+) -> None:  # fmt: skip
     """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read if alpha2 is 0, and z may be y.
 
     x, w, y: as in cudnnConvolutionForward, limited to table 16, which lacks TRUE_HALF_CONFIG. z: described exactly like
@@ -148,7 +166,7 @@ def cudnnConvolutionBiasActivationForward(
     return with_workspace(handle, operation, workSpaceSizeInBytes, f"{_B}/c09")
 
 
-def _check_activation(activation, algo):
+def _check_activation(activation: Any, algo: Any) -> None:
     expect(activation.mode in (RELU, IDENTITY), NOT_SUPPORTED, f"{_B}/c29",
            f"activationDesc has mode {activation.mode.name}, {RELU.name} and {IDENTITY.name} are supported")  # fmt: skip
     expect(activation.relu_nan == cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, NOT_SUPPORTED, f"{_B}/c30",
@@ -157,7 +175,7 @@ def _check_activation(activation, algo):
            f"activationDesc has mode {IDENTITY.name}, which {IMPLICIT_PRECOMP_GEMM.name} alone takes, not {algo.name}")  # fmt: skip
 
 
-def _check_bias(problem, bias):
+def _check_bias(problem: Any, bias: Any) -> None:
     wanted = problem.configuration.bias
     expect(wanted is not None, NOT_SUPPORTED, f"{_B}/c10",
            f"{problem.configuration.name} is not among the data types of cudnnConvolutionBiasActivationForward")  # fmt: skip
@@ -176,7 +194,9 @@ IM2COL_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
 
 @computing(invalid={"srcData": "c07", "colBuffer": "c07"}, failed="c10")
-def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
+def cudnnIm2Col(
+    handle: Handle, srcDesc: TensorSpec, srcData: Any, filterDesc: FilterSpec, convDesc: ConvolutionSpec, colBuffer: Any
+) -> Im2Col:
     """Write the matrix A of GEMM convolution: one row per output position (n, p, q), one column per channel and filter
     position (c, r, s).
 
@@ -209,8 +229,15 @@ REORDERED_CHANNELS = 32  # channels per block of the permutation, of filter and 
 
 @computing(invalid={"reorderType": "cudnnReorderType_t/c01"}, failed="c09")
 def cudnnReorderFilterAndBias(
-    handle, filterDesc, reorderType, filterData, reorderedFilterData, reorderBias, biasData, reorderedBiasData
-):
+    handle: Handle,
+    filterDesc: FilterSpec,
+    reorderType: cudnnReorderType_t,
+    filterData: Any,
+    reorderedFilterData: Any,
+    reorderBias: int,
+    biasData: Any,
+    reorderedBiasData: Any,
+) -> ReorderFilter | ReorderFilterAndBias:
     """Write an INT8x32 filter, and its bias if reorderBias > 0, in the order that CUDNN_NO_REORDER convolutions read.
 
     The order follows NVIDIA's library (docs/errata.md, D253). With CUDNN_NO_REORDER the values are copied. filterDesc:

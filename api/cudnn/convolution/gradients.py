@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...functions import computing
 from ...operations import ConvolutionBackwardBias
 from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from ...relations import data_type_among, rank_between, same_data_type, scaling, writable_layout
 from ...status import BAD_PARAM, expect
 
+if TYPE_CHECKING:
+    from ...handle import Handle
+    from ...operations.specs import TensorSpec
+
 _B = "cudnnConvolutionBackwardBias"
 BIAS_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
 
 @computing()
-def cudnnConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
+def cudnnConvolutionBackwardBias(
+    handle: Handle, alpha: float, dyDesc: TensorSpec, dy: Any, beta: float, dbDesc: TensorSpec, db: Any
+) -> ConvolutionBackwardBias:
     """Compute db = alpha * result + beta * db; beta == 0 does not read db.
 
     result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w. dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8

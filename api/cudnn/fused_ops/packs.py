@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...descriptors import DESCRIPTORS, FusedOpsConstParamPack, FusedOpsVariantParamPack
 from ...enumerations import ENUMERATIONS
@@ -13,6 +13,9 @@ from ...operations.specs import FusedOpsParamsSpec
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, CudnnError, expect
 from ...support.fused_ops import CONST, PRESETS, VARIANT, const_type, scalar_type
 
+if TYPE_CHECKING:
+    from ...enumerations import cudnnFusedOps_t, cudnnFusedOpsConstParamLabel_t, cudnnFusedOpsVariantParamLabel_t
+
 _SC = "cudnnSetFusedOpsConstParamPackAttribute"
 _GC = "cudnnGetFusedOpsConstParamPackAttribute"
 _SV = "cudnnSetFusedOpsVariantParamPackAttribute"
@@ -20,7 +23,7 @@ _GV = "cudnnGetFusedOpsVariantParamPackAttribute"
 
 
 @documented(invalid={"ops": ("c05", NOT_SUPPORTED)})
-def cudnnCreateFusedOpsConstParamPack(ops):
+def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
     """Return a constant parameter pack of a sequence, without descriptors, with CUDNN_PTR_NULL and
     CUDNN_BATCHNORM_PER_ACTIVATION.
 
@@ -32,13 +35,15 @@ def cudnnCreateFusedOpsConstParamPack(ops):
 
 
 @documented()
-def cudnnDestroyFusedOpsConstParamPack(constPack):
+def cudnnDestroyFusedOpsConstParamPack(constPack: FusedOpsConstParamPack) -> None:
     """Destroy the pack; any later use is BAD_PARAM. Plans that were made from it stay valid. Source: 6.2.6."""
     constPack.destroy()
 
 
 @documented(invalid={"constPack": "c05", "paramLabel": "c06"}, unchecked=["param"])
-def cudnnSetFusedOpsConstParamPackAttribute(constPack, paramLabel, param):
+def cudnnSetFusedOpsConstParamPackAttribute(
+    constPack: FusedOpsConstParamPack, paramLabel: cudnnFusedOpsConstParamLabel_t, param: Any
+) -> None:
     """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
 
     param: depends on the label.
@@ -63,7 +68,9 @@ class ConstParam(NamedTuple):
 
 
 @documented(invalid={"constPack": "c06", "paramLabel": "c09"})
-def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
+def cudnnGetFusedOpsConstParamPackAttribute(
+    constPack: FusedOpsConstParamPack, paramLabel: cudnnFusedOpsConstParamLabel_t
+) -> ConstParam:
     """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0. If the pack holds NULL,
     return (None, 1).
 
@@ -80,7 +87,7 @@ def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
 
 
 @documented(invalid={"*": "c03"})
-def cudnnCreateFusedOpsVariantParamPack(ops):
+def cudnnCreateFusedOpsVariantParamPack(ops: cudnnFusedOps_t) -> FusedOpsVariantParamPack:
     """Return a variant parameter pack of a sequence, with NULL pointers and zeros.
 
     Errors: BAD_PARAM for an unknown sequence (c03). Source: 6.2.5.
@@ -92,13 +99,15 @@ def cudnnCreateFusedOpsVariantParamPack(ops):
 
 
 @documented()
-def cudnnDestroyFusedOpsVariantParamPack(varPack):
+def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
     """Destroy the pack, but not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
     varPack.destroy()
 
 
 @documented(invalid={"varPack": "c03", "paramLabel": "c04"}, unchecked=["ptr"])
-def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
+def cudnnSetFusedOpsVariantParamPackAttribute(
+    varPack: FusedOpsVariantParamPack, paramLabel: cudnnFusedOpsVariantParamLabel_t, ptr: Any
+) -> None:
     """Store a device pointer or a scalar in the pack; None is NULL, and 0 for scalars.
 
     ptr: device memory for CUDNN_PTR labels, which is checked when the operations run. For CUDNN_SCALAR labels it is a
@@ -113,7 +122,9 @@ def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
 
 
 @documented(invalid={"varPack": "c04", "paramLabel": "c06"})
-def cudnnGetFusedOpsVariantParamPackAttribute(varPack, paramLabel):
+def cudnnGetFusedOpsVariantParamPackAttribute(
+    varPack: FusedOpsVariantParamPack, paramLabel: cudnnFusedOpsVariantParamLabel_t
+) -> Any:
     """Return the device memory that was set, None for NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), an unknown label or one that the pack's sequence does not have (c06).
@@ -123,7 +134,7 @@ def cudnnGetFusedOpsVariantParamPackAttribute(varPack, paramLabel):
     return varPack.spec.get(paramLabel)
 
 
-def _known(label, pack, clause):
+def _known(label: Any, pack: Any, clause: Any) -> None:
     expect(
         label in pack.spec.labels,
         BAD_PARAM,
@@ -132,7 +143,7 @@ def _known(label, pack, clause):
     )
 
 
-def _value(kind, label, value):
+def _value(kind: Any, label: Any, value: Any) -> Any:
     """Return a copy of the value for an attribute of this type; raise BAD_PARAM if it does not fit."""
     text = f"{label.name} takes {kind}, not {value!r:.200}"
     if kind in DESCRIPTORS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...descriptors import FusedOpsPlan
 from ...enumerations import CUDNN_BN_MIN_EPSILON, cudnnFusedOps_t, cudnnFusedOpsPointerPlaceHolder_t
@@ -27,6 +27,10 @@ from ...support.fused_ops import (
 )
 from .attributes import NULL, Attributes
 from .sequences import SEQUENCES
+
+if TYPE_CHECKING:
+    from ...descriptors import FusedOpsConstParamPack
+    from ...handle import Handle
 
 _M = "cudnnMakeFusedOpsPlan"
 _E = "cudnnFusedOpsExecute"
@@ -63,7 +67,7 @@ class PlanSpec:
     executed: dict[Any, Operation] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, operation, pack):
+    def of(cls, operation: Any, pack: Any) -> Any:
         """Return the plan of an operation that a constant parameter pack describes."""
         labels = VARIANT[pack.ops]
         listed = PROMISE_CLAUSES.get(pack.ops)
@@ -79,7 +83,7 @@ class PlanSpec:
 
 
 @documented(invalid={"ops": "c03"})
-def cudnnCreateFusedOpsPlan(ops):
+def cudnnCreateFusedOpsPlan(ops: cudnnFusedOps_t) -> FusedOpsPlan:
     """Return a plan descriptor of a sequence, to be filled by cudnnMakeFusedOpsPlan.
 
     Errors: BAD_PARAM for an unknown sequence (c03). Source: 6.2.4.
@@ -90,14 +94,14 @@ def cudnnCreateFusedOpsPlan(ops):
 
 
 @documented()
-def cudnnDestroyFusedOpsPlan(plan):
+def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
     """Destroy the plan; None does nothing; any later use is BAD_PARAM. Source: 6.2.7."""
     if plan is not None:
         plan.destroy()
 
 
 @documented(invalid={"*": "c04"}, fresh=["plan"])
-def cudnnMakeFusedOpsPlan(handle, plan, constPack):
+def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOpsConstParamPack) -> int:
     """Make a plan from the sequence and the attributes of the pack; return the bytes of workspace that its execution
     needs.
 
@@ -117,7 +121,7 @@ def cudnnMakeFusedOpsPlan(handle, plan, constPack):
     return needed
 
 
-def _with_workspace(handle, operation):
+def _with_workspace(handle: Any, operation: Any) -> Any:
     """Return (the operation with the workspace that the backend needs, its bytes)."""
     if operation is None or "workSpace" not in operation.raw:
         return operation, 0
@@ -126,7 +130,7 @@ def _with_workspace(handle, operation):
 
 
 @executing(invalid={"plan": "c02"})
-def cudnnFusedOpsExecute(handle, plan, varPack):
+def cudnnFusedOpsExecute(handle: Any, plan: Any, varPack: Any) -> Any:
     """Run a plan on the memory and the scalars of a variant parameter pack, which may change between calls.
 
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what
@@ -151,7 +155,7 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
     return operation, [memory.get(operation.parameter_of(name)) for name in operation.operands]
 
 
-def _prepared(handle, operation, pack):
+def _prepared(handle: Any, operation: Any, pack: Any) -> Any:
     """Return the operation of a plan with the scalars of a pack, after checking its workspace."""
     operation, _ = _with_workspace(handle, operation)
     operation = _with_scalars(operation, pack)
@@ -160,7 +164,7 @@ def _prepared(handle, operation, pack):
     return operation
 
 
-def _memory(handle, pointers, values):
+def _memory(handle: Any, pointers: Any, values: Any) -> Any:
     """Return the memory of each operand, after checking what its placeholder promises."""
     memory = {}
     for pointer in pointers:
@@ -176,7 +180,7 @@ def _memory(handle, pointers, values):
     return memory
 
 
-def _check_alignment(handle, pointer, value):
+def _check_alignment(handle: Any, pointer: Any, value: Any) -> None:
     """Raise BAD_PARAM for a misaligned address if 16 bytes were promised. Values that are not memory are refused when
     they are used."""
     try:
@@ -187,7 +191,7 @@ def _check_alignment(handle, pointer, value):
            f"{pointer.label.name} is at {address:#x}, its placeholder is {pointer.promise.name}")  # fmt: skip
 
 
-def _with_scalars(operation, pack):
+def _with_scalars(operation: Any, pack: Any) -> Any:
     """Return the operation with the scalars of the pack."""
     scalars = {}
     if hasattr(operation, "epsilon"):
@@ -205,7 +209,7 @@ def _with_scalars(operation, pack):
     return replace(operation, **scalars) if scalars else operation
 
 
-def _check_workspace(operation, pack):
+def _check_workspace(operation: Any, pack: Any) -> None:
     """Raise BAD_PARAM if the workspace of the pack is too small or missing."""
     clauses = WORKSPACE_CLAUSES.get(pack.ops)
     missing, small = map(clause_of, clauses) if clauses else (INCORRECT_PARAMETER, INCORRECT_PARAMETER)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...operations import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
@@ -46,7 +48,7 @@ EQUIVALENTS = {
 }  # types of eqScale and eqBias for each type of the statistics
 
 
-def _finalized(a, first):
+def _finalized(a: Any, first: Any) -> Any:
     """Return (scale, bias, eqScale, eqBias, their descriptors) for the sequences that finalise statistics.
 
     first: the descriptor that gives the number of channels.
@@ -77,7 +79,7 @@ def _finalized(a, first):
     return described | {name: eq if wanted else None for name, wanted in wants.items()}
 
 
-def finalize_training(a):
+def finalize_training(a: Any) -> BnFinalizeStatisticsTraining | None:
     sums = a.required("ySum", "YSTATS_DESC")
     a.required("ySqSum", "YSTATS_DESC")
     found = _finalized(a, {"YSTATS_DESC": sums})
@@ -87,7 +89,7 @@ def finalize_training(a):
     return BnFinalizeStatisticsTraining(count=1, factor=0.0, epsilon=0.0, ySum=sums, ySqSum=sums, **found)
 
 
-def finalize_inference(a):
+def finalize_inference(a: Any) -> BnFinalizeStatisticsInference | None:
     found = _finalized(a, {})
     if found["eqScale"] is None and found["eqBias"] is None:
         return None
@@ -101,14 +103,14 @@ def finalize_inference(a):
     )
 
 
-def _equivalents(a, kind, channels, rank, **tensors):
+def _equivalents(a: Any, kind: Any, channels: Any, rank: Any, **tensors: Any) -> None:
     """Raise NOT_SUPPORTED or BAD_PARAM unless the equivalent scales and biases have one number per channel and one
     type: FLOAT or the data's type."""
     a.one_type((DOUBLE,) if kind == DOUBLE else tuple({kind: None, FLOAT: None}), **tensors)
     a.per_channel(channels, rank, **tensors)
 
 
-def gen_bitmask(a):
+def gen_bitmask(a: Any) -> ScaleBiasAddActivationGenBitmask:
     a.spatial()
     x, y, z = a.required("x", "XDESC"), a.required("y", "YDESC"), a.optional("z", "ZDESC")
     found = {
@@ -128,7 +130,7 @@ def gen_bitmask(a):
     return ScaleBiasAddActivationGenBitmask(activation=a.activation(), x=x, z=z, y=y, bitMask=mask, **found)
 
 
-def dbatchnorm(a):
+def dbatchnorm(a: Any) -> DactivationForkDbatchnorm | None:
     a.spatial()
     activation = a.activation()
     x, dy = a.required("x", "XDESC"), a.required("dy", "DYDESC")
@@ -165,7 +167,7 @@ FORWARD_ALGORITHMS = (IMPLICIT_PRECOMP_GEMM, IMPLICIT_GEMM)
 FILTER_ALGORITHMS = (FILTER_ALGO_1, FILTER_ALGO_0, FILTER_ALGO_3)
 
 
-def _algorithm(problem, algorithms, reason):
+def _algorithm(problem: Any, algorithms: Any, reason: Any) -> Any:
     """Return the first algorithm that supports a problem; raise NOT_SUPPORTED if there is none. reason: returns why one
     does not."""
     names = ", ".join(configuration.name for configuration in CONFIGURATIONS)
@@ -176,7 +178,7 @@ def _algorithm(problem, algorithms, reason):
     return algorithms[reasons.index(None)]
 
 
-def _forward(a):
+def _forward(a: Any) -> Any:
     """Return the convolution, x, w, y and the algorithm of a forward convolution."""
     problem = Problem(
         a.descriptor("CONV_DESC"), a.required("x", "XDESC"), a.required("w", "WDESC"), a.required("y", "YDESC")
@@ -194,14 +196,14 @@ def _forward(a):
     }
 
 
-def _scaled_x(a, x):
+def _scaled_x(a: Any, x: Any) -> Any:
     """Return (eqScale, eqBias) of a sequence that begins with them."""
     scale, bias = a.optional("eqScale", "BN_EQSCALEBIAS_DESC"), a.optional("eqBias", "BN_EQSCALEBIAS_DESC")
     _equivalents(a, x.data_type, x.dims[1], x.rank, BN_EQSCALEBIAS_DESC=scale or bias)
     return {"eqScale": scale, "eqBias": bias}
 
 
-def conv_bnstats(a):
+def conv_bnstats(a: Any) -> ScaleBiasActivationConvBnstats:
     a.spatial()
     found = _forward(a)
     x, y = found["x"], found["y"]
@@ -214,7 +216,7 @@ def conv_bnstats(a):
     return ScaleBiasActivationConvBnstats(activation=a.activation(), **found, **_scaled_x(a, x), **sums)
 
 
-def wgrad(a):
+def wgrad(a: Any) -> ScaleBiasActivationWgrad:
     a.spatial()
     x, dy, dw = a.required("x", "XDESC"), a.required("dy", "DYDESC"), a.required("dw", "DWDESC")
     problem = Problem(a.descriptor("CONV_DESC"), x, dw, dy)
@@ -228,7 +230,7 @@ def wgrad(a):
     )  # fmt: skip
 
 
-def conv_add(a):
+def conv_add(a: Any) -> ConvScaleBiasAddActivation:
     found = _forward(a)
     y, z = found["y"], a.optional("z", "ZDESC")
     scale, bias = a.optional("eqScale", "BN_EQSCALEBIAS_DESC"), a.optional("zEqBias", "BN_Z_EQSCALEBIAS_DESC")

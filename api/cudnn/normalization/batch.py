@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...functions import SameMemory, computing, documented
 from ...operations import (
     BatchNormalizationBackward,
@@ -23,9 +25,17 @@ from .statistics import (
     together,
 )
 
+if TYPE_CHECKING:
+    from ...descriptors import TensorDescriptor
+    from ...enumerations import cudnnBatchNormMode_t
+    from ...handle import Handle
+    from ...operations.specs import TensorSpec
+
 
 @documented(invalid={"mode": "c12"})
-def cudnnDeriveBNTensorDescriptor(derivedBnDesc, xDesc, mode):
+def cudnnDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor, xDesc: TensorDescriptor, mode: cudnnBatchNormMode_t
+) -> None:
     """Describe scale, bias, mean and variance of x, packed.
 
     Dimensions are 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes and 1xCxHxW (1xCxDxHxW) in
@@ -45,9 +55,9 @@ def cudnnDeriveBNTensorDescriptor(derivedBnDesc, xDesc, mode):
     memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=lambda o: o.x == o.y)],
 )  # fmt: skip
 def cudnnBatchNormalizationForwardInference(
-    handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, estimatedMean, estimatedVariance,
-    epsilon,
-):  # fmt: skip
+    handle: Handle, mode: cudnnBatchNormMode_t, alpha: float, beta: float, xDesc: TensorSpec, x: Any, yDesc: TensorSpec, y: Any, bnScaleBiasMeanVarDesc: TensorSpec, bnScale: Any, bnBias: Any, estimatedMean: Any, estimatedVariance: Any,
+    epsilon: float,
+) -> BatchNormalizationForwardInference:  # fmt: skip
     """Compute y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place if
@@ -76,9 +86,9 @@ def cudnnBatchNormalizationForwardInference(
     memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=lambda o: o.x == o.y)],
 )
 def cudnnBatchNormalizationForwardTraining(
-    handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, exponentialAverageFactor,
-    resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
-):  # fmt: skip
+    handle: Handle, mode: cudnnBatchNormMode_t, alpha: float, beta: float, xDesc: TensorSpec, x: Any, yDesc: TensorSpec, y: Any, bnScaleBiasMeanVarDesc: TensorSpec, bnScale: Any, bnBias: Any, exponentialAverageFactor: float,
+    resultRunningMean: Any, resultRunningVariance: Any, epsilon: float, resultSaveMean: Any, resultSaveInvVariance: Any,
+) -> BatchNormalizationForwardTraining:  # fmt: skip
     """Compute y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not
     read y.
 
@@ -123,9 +133,9 @@ def cudnnBatchNormalizationForwardTraining(
     ],
 )  # fmt: skip
 def cudnnBatchNormalizationBackward(
-    handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
-    bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
-):  # fmt: skip
+    handle: Handle, mode: cudnnBatchNormMode_t, alphaDataDiff: float, betaDataDiff: float, alphaParamDiff: float, betaParamDiff: float, xDesc: TensorSpec, x: Any, dyDesc: TensorSpec, dy: Any, dxDesc: TensorSpec, dx: Any,
+    bnScaleBiasDiffDesc: TensorSpec, bnScale: Any, resultBnScaleDiff: Any, resultBnBiasDiff: Any, epsilon: float, savedMean: Any, savedInvVariance: Any,
+) -> BatchNormalizationBackward:  # fmt: skip
     """Compute the gradients of the training forward pass, with n = (x - mean) * inverse.
 
     resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and dx = bnScale * inverse * (dy - (resultBnBiasDiff

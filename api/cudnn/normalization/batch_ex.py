@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...functions import SameMemory, computing, documented
 from ...operations import BatchNormalizationBackwardEx, BatchNormalizationForwardTrainingEx
 from ...operations.specs import HALF
@@ -20,6 +22,12 @@ from .statistics import (
     supported_types,
     together,
 )
+
+if TYPE_CHECKING:
+    from ...descriptors import ActivationDescriptor, TensorDescriptor
+    from ...enumerations import cudnnBatchNormMode_t, cudnnBatchNormOps_t
+    from ...handle import Handle
+    from ...operations.specs import ActivationSpec, TensorSpec
 
 FORWARD = Clauses(
     "cudnnBatchNormalizationForwardTrainingEx", "c46", "c47", "c48", "c52", "c53", "c44", "c44", "c22", "c37"
@@ -54,11 +62,11 @@ RESERVE_SIZE = Clauses(
 )
 
 
-def _spec(descriptor):
+def _spec(descriptor: Any) -> Any:
     return None if descriptor is None else descriptor.spec
 
 
-def added_types(cites: Clauses, ops: int, x) -> None:
+def added_types(cites: Clauses, ops: int, x: Any) -> None:
     """Raise NOT_SUPPORTED if z is added (``ops`` is 2) and x is not HALF, as Table 11 requires."""
     clause = "c41" if x.data_type.name == "CUDNN_DATA_FLOAT" else "c42"
     clause = clause if cites is FORWARD else cites.unsupported
@@ -68,8 +76,8 @@ def added_types(cites: Clauses, ops: int, x) -> None:
 
 @documented()
 def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
-    handle, mode, bnOps, xDesc, zDesc, yDesc, bnScaleBiasMeanVarDesc, activationDesc,
-):  # fmt: skip
+    handle: Handle, mode: cudnnBatchNormMode_t, bnOps: cudnnBatchNormOps_t, xDesc: TensorDescriptor, zDesc: TensorDescriptor | None, yDesc: TensorDescriptor, bnScaleBiasMeanVarDesc: TensorDescriptor, activationDesc: ActivationDescriptor | None,
+) -> int:  # fmt: skip
     """Return the bytes of workspace of cudnnBatchNormalizationForwardTrainingEx, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.9.
@@ -93,8 +101,8 @@ def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
 
 @documented()
 def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
-    handle, mode, bnOps, xDesc, yDesc, dyDesc, dzDesc, dxDesc, dBnScaleBiasDesc, activationDesc,
-):  # fmt: skip
+    handle: Handle, mode: cudnnBatchNormMode_t, bnOps: cudnnBatchNormOps_t, xDesc: TensorDescriptor, yDesc: TensorDescriptor | None, dyDesc: TensorDescriptor, dzDesc: TensorDescriptor | None, dxDesc: TensorDescriptor, dBnScaleBiasDesc: TensorDescriptor, activationDesc: ActivationDescriptor | None,
+) -> int:  # fmt: skip
     """Return the bytes of workspace of cudnnBatchNormalizationBackwardEx, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.8.
@@ -107,7 +115,13 @@ def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
 
 
 @documented()
-def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, mode, bnOps, activationDesc, xDesc):
+def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    bnOps: cudnnBatchNormOps_t,
+    activationDesc: ActivationDescriptor | None,
+    xDesc: TensorDescriptor,
+) -> int:
     """Return the bytes of reserve space: one per element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05);
@@ -128,10 +142,10 @@ def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, mode, bnOps, ac
     optional=("reserveSpace",),
 )
 def cudnnBatchNormalizationForwardTrainingEx(
-    handle, mode, bnOps, alpha, beta, xDesc, xData, zDesc, zData, yDesc, yData, bnScaleBiasMeanVarDesc, bnScaleData, bnBiasData,
-    exponentialAverageFactor, resultRunningMeanData, resultRunningVarianceData, epsilon, saveMean, saveInvVariance, activationDesc,
-    workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, mode: cudnnBatchNormMode_t, bnOps: cudnnBatchNormOps_t, alpha: float, beta: float, xDesc: TensorSpec, xData: Any, zDesc: TensorSpec | None, zData: Any, yDesc: TensorSpec, yData: Any, bnScaleBiasMeanVarDesc: TensorSpec, bnScaleData: Any, bnBiasData: Any,
+    exponentialAverageFactor: float, resultRunningMeanData: Any, resultRunningVarianceData: Any, epsilon: float, saveMean: Any, saveInvVariance: Any, activationDesc: ActivationSpec | None,
+    workspace: Any, workSpaceSizeInBytes: int, reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> BatchNormalizationForwardTrainingEx:  # fmt: skip
     """Do the same as cudnnBatchNormalizationForwardTraining, optionally followed by a ReLU, or by adding z and a ReLU.
 
     bnOps selects the steps: y = alpha * relu(n + z) + beta * y with all of them.
@@ -175,10 +189,10 @@ def cudnnBatchNormalizationForwardTrainingEx(
     optional=("reserveSpace", "bnBiasData"),
 )  # fmt: skip
 def cudnnBatchNormalizationBackwardEx(
-    handle, mode, bnOps, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, xData, yDesc, yData, dyDesc, dyData, dzDesc,
-    dzData, dxDesc, dxData, dBnScaleBiasDesc, bnScaleData, bnBiasData, dBnScaleData, dBnBiasData, epsilon, savedMean,
-    savedInvVariance, activationDesc, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, mode: cudnnBatchNormMode_t, bnOps: cudnnBatchNormOps_t, alphaDataDiff: float, betaDataDiff: float, alphaParamDiff: float, betaParamDiff: float, xDesc: TensorSpec, xData: Any, yDesc: TensorSpec | None, yData: Any, dyDesc: TensorSpec, dyData: Any, dzDesc: TensorSpec | None,
+    dzData: Any, dxDesc: TensorSpec, dxData: Any, dBnScaleBiasDesc: TensorSpec, bnScaleData: Any, bnBiasData: Any, dBnScaleData: Any, dBnBiasData: Any, epsilon: float, savedMean: Any,
+    savedInvVariance: Any, activationDesc: ActivationSpec | None, workspace: Any, workSpaceSizeInBytes: int, reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> BatchNormalizationBackwardEx:  # fmt: skip
     """Do the same as cudnnBatchNormalizationBackward; with bnOps, dz replaces dy. dz is dy where the ReLU passed its
     argument, else 0.
 

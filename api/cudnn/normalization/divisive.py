@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...functions import SameMemory, computing
 from ...operations import DivisiveNormalizationBackward, DivisiveNormalizationForward
 from ...operations.specs import DOUBLE, FLOAT, HALF
@@ -17,6 +19,11 @@ from ...relations import (
 )
 from ...status import BAD_PARAM, NOT_SUPPORTED
 
+if TYPE_CHECKING:
+    from ...enumerations import cudnnDivNormMode_t
+    from ...handle import Handle
+    from ...operations.specs import LRNSpec, TensorSpec
+
 # The document has no list of types; these follow NVIDIA's library (docs/errata.md, D051).
 TYPES = (FLOAT, DOUBLE, HALF)
 
@@ -27,7 +34,20 @@ TYPES = (FLOAT, DOUBLE, HALF)
     },
     memory=[SameMemory("x", "y", "c22", allowed=lambda o: o.x == o.y)],
 )  # fmt: skip
-def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, means, temp, temp2, beta, yDesc, y):
+def cudnnDivisiveNormalizationForward(
+    handle: Handle,
+    normDesc: LRNSpec,
+    mode: cudnnDivNormMode_t,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    means: Any,
+    temp: Any,
+    temp2: Any,
+    beta: float,
+    yDesc: TensorSpec,
+    y: Any,
+) -> DivisiveNormalizationForward:
     """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not
     read y.
 
@@ -60,8 +80,8 @@ def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, m
     },
 )  # fmt: skip
 def cudnnDivisiveNormalizationBackward(
-    handle, normDesc, mode, alpha, xDesc, x, means, dy, temp, temp2, beta, dxDesc, dx, dMeans,
-):  # fmt: skip
+    handle: Handle, normDesc: LRNSpec, mode: cudnnDivNormMode_t, alpha: float, xDesc: TensorSpec, x: Any, means: Any, dy: Any, temp: Any, temp2: Any, beta: float, dxDesc: TensorSpec, dx: Any, dMeans: Any,
+) -> DivisiveNormalizationBackward:  # fmt: skip
     """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0
     reads neither.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...descriptors import LRNDescriptor
 from ...enumerations import CUDNN_LRN_MAX_N, CUDNN_LRN_MIN_BETA, CUDNN_LRN_MIN_K, CUDNN_LRN_MIN_N
@@ -12,12 +12,16 @@ from ...operations.specs import DOUBLE, FLOAT, HALF
 from ...relations import data_type_among, not_overlapping, rank_between, same_data_type, same_dims, scaling
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 
+if TYPE_CHECKING:
+    from ...enumerations import cudnnLRNMode_t
+    from ...handle import Handle
+
 # The document has no list of types; these follow NVIDIA's library (docs/errata.md, D079).
 TYPES = (FLOAT, DOUBLE, HALF)
 
 
 @documented()
-def cudnnCreateLRNDescriptor():
+def cudnnCreateLRNDescriptor() -> LRNDescriptor:
     """Return a new LRN descriptor with the preset parameters: lrnN 5, lrnAlpha 1e-4, lrnBeta 0.75, lrnK 2.0.
 
     Source: 3.2.11, cudnnCreateLRNDescriptor/c01, c02; presets 3.2.83.
@@ -26,7 +30,7 @@ def cudnnCreateLRNDescriptor():
 
 
 @documented(invalid={"lrnN": "c16", "lrnBeta": "c17", "lrnK": "c18"})
-def cudnnSetLRNDescriptor(normDesc, lrnN, lrnAlpha, lrnBeta, lrnK):
+def cudnnSetLRNDescriptor(normDesc: LRNDescriptor, lrnN: int, lrnAlpha: float, lrnBeta: float, lrnK: float) -> None:
     """Describe a normalization by (lrnK + lrnAlpha / window * sum over the window)^-lrnBeta.
 
     lrnN: width of the window, CUDNN_LRN_MIN_N to CUDNN_LRN_MAX_N; it begins floor((lrnN - 1) / 2) elements before its
@@ -52,14 +56,14 @@ class LRNParameters(NamedTuple):
 
 
 @documented()
-def cudnnGetLRNDescriptor(normDesc):
+def cudnnGetLRNDescriptor(normDesc: LRNDescriptor) -> LRNParameters:
     """Return (lrnN, lrnAlpha, lrnBeta, lrnK) as they were set, or the presets. Source: 3.2.48, c01 to c04."""
     spec = normDesc.spec
     return LRNParameters(spec.n, spec.alpha, spec.beta, spec.k)
 
 
 @documented()
-def cudnnDestroyLRNDescriptor(lrnDesc):
+def cudnnDestroyLRNDescriptor(lrnDesc: LRNDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.26."""
     lrnDesc.destroy()
 
@@ -78,7 +82,17 @@ def _supported(layouts: str, strided: str, **tensors: TensorSpec) -> None:
     invalid={"lrnMode": "c03", "x": "c13", "y": "c13"},
     memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=lambda o: o.x == o.y)],
 )
-def cudnnLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x, beta, yDesc, y):
+def cudnnLRNCrossChannelForward(
+    handle: Handle,
+    normDesc: LRNSpec,
+    lrnMode: cudnnLRNMode_t,
+    alpha: float,
+    xDesc: TensorSpec,
+    x: Any,
+    beta: float,
+    yDesc: TensorSpec,
+    y: Any,
+) -> LRNCrossChannelForward:
     """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN * sum of x^2)^-lrnBeta + beta * y; beta == 0 does not read y.
 
     The sum runs over the channels [c - floor((lrnN - 1) / 2), c + floor(lrnN / 2)] that exist; lrnAlpha is divided by lrnN at
@@ -99,8 +113,8 @@ def cudnnLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x, beta
 
 @computing(invalid={"lrnMode": "c06", "x": "c10", "y": "c10"})
 def cudnnLRNCrossChannelBackward(
-    handle, normDesc, lrnMode, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx,
-):  # fmt: skip
+    handle: Handle, normDesc: LRNSpec, lrnMode: cudnnLRNMode_t, alpha: float, yDesc: TensorSpec, y: Any, dyDesc: TensorSpec, dy: Any, xDesc: TensorSpec, x: Any, beta: float, dxDesc: TensorSpec, dx: Any,
+) -> LRNCrossChannelBackward:  # fmt: skip
     """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
     s is the sum of the forward call plus lrnK. gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN *

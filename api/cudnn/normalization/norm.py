@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...enumerations import cudnnNormOps_t
 from ...functions import SameMemory, computing, documented
 from ...operations import NormalizationForwardInference
@@ -19,11 +21,23 @@ from .statistics import (
     supported_types,
 )
 
+if TYPE_CHECKING:
+    from ...descriptors import TensorDescriptor
+    from ...enumerations import cudnnNormAlgo_t, cudnnNormMode_t
+    from ...handle import Handle
+    from ...operations.specs import ActivationSpec, TensorSpec
+
 NORM = cudnnNormOps_t.CUDNN_NORM_OPS_NORM
 
 
 @documented(invalid={"mode": "c13"})
-def cudnnDeriveNormTensorDescriptor(derivedNormScaleBiasDesc, derivedNormMeanVarDesc, xDesc, mode, groupCnt):
+def cudnnDeriveNormTensorDescriptor(
+    derivedNormScaleBiasDesc: TensorDescriptor,
+    derivedNormMeanVarDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnNormMode_t,
+    groupCnt: int,
+) -> None:
     """Describe scale and bias, and mean and variance of x, both identical and packed.
 
     Dimensions are 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL and 1xCxHxW (1xCxDxHxW) with
@@ -46,9 +60,9 @@ def cudnnDeriveNormTensorDescriptor(derivedNormScaleBiasDesc, derivedNormMeanVar
     failed="c33",
 )  # fmt: skip
 def cudnnNormalizationForwardInference(
-    handle, mode, normOps, algo, alpha, beta, xDesc, x, normScaleBiasDesc, normScale, normBias, normMeanVarDesc, estimatedMean,
-    estimatedVariance, zDesc, z, activationDesc, yDesc, y, epsilon, groupCnt,
-):  # fmt: skip
+    handle: Handle, mode: cudnnNormMode_t, normOps: cudnnNormOps_t, algo: cudnnNormAlgo_t, alpha: float, beta: float, xDesc: TensorSpec, x: Any, normScaleBiasDesc: TensorSpec, normScale: Any, normBias: Any, normMeanVarDesc: TensorSpec, estimatedMean: Any,
+    estimatedVariance: Any, zDesc: TensorSpec | None, z: Any, activationDesc: ActivationSpec | None, yDesc: TensorSpec, y: Any, epsilon: float, groupCnt: int,
+) -> NormalizationForwardInference:  # fmt: skip
     """Compute y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place if

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...functions import SameMemory, computing, documented
 from ...operations import NormalizationBackward, NormalizationForwardTraining
 from ...relations import scaling, writable_layout
@@ -22,6 +24,12 @@ from .statistics import (
     together,
 )
 
+if TYPE_CHECKING:
+    from ...descriptors import ActivationDescriptor, TensorDescriptor
+    from ...enumerations import cudnnNormAlgo_t, cudnnNormMode_t, cudnnNormOps_t
+    from ...handle import Handle
+    from ...operations.specs import ActivationSpec, TensorSpec
+
 FORWARD = Clauses("cudnnNormalizationForwardTraining", "c40", "c41", "c41", "c45", "c45", "c38", "c18", "c21", "c33")
 BACKWARD = Clauses("cudnnNormalizationBackward", "c40", "c41", "c41", "c44", "c44", "c38", "c17", "c21", "c33")
 FORWARD_SIZE = Clauses(
@@ -35,14 +43,14 @@ RESERVE_SIZE = Clauses(
 )
 
 
-def _spec(descriptor):
+def _spec(descriptor: Any) -> Any:
     return None if descriptor is None else descriptor.spec
 
 
 @documented(invalid={"algo": ("c14", NOT_SUPPORTED)})
 def cudnnGetNormalizationForwardTrainingWorkspaceSize(
-    handle, mode, normOps, algo, xDesc, zDesc, yDesc, normScaleBiasDesc, activationDesc, normMeanVarDesc, groupCnt,
-):  # fmt: skip
+    handle: Handle, mode: cudnnNormMode_t, normOps: cudnnNormOps_t, algo: cudnnNormAlgo_t, xDesc: TensorDescriptor, zDesc: TensorDescriptor | None, yDesc: TensorDescriptor, normScaleBiasDesc: TensorDescriptor, activationDesc: ActivationDescriptor | None, normMeanVarDesc: TensorDescriptor, groupCnt: int,
+) -> int:  # fmt: skip
     """Return the bytes of workspace of cudnnNormalizationForwardTraining, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.12.
@@ -57,8 +65,8 @@ def cudnnGetNormalizationForwardTrainingWorkspaceSize(
 
 @documented(invalid={"algo": ("c14", NOT_SUPPORTED)})
 def cudnnGetNormalizationBackwardWorkspaceSize(
-    handle, mode, normOps, algo, xDesc, yDesc, dyDesc, dzDesc, dxDesc, dNormScaleBiasDesc, activationDesc, normMeanVarDesc, groupCnt,
-):  # fmt: skip
+    handle: Handle, mode: cudnnNormMode_t, normOps: cudnnNormOps_t, algo: cudnnNormAlgo_t, xDesc: TensorDescriptor, yDesc: TensorDescriptor | None, dyDesc: TensorDescriptor, dzDesc: TensorDescriptor | None, dxDesc: TensorDescriptor, dNormScaleBiasDesc: TensorDescriptor, activationDesc: ActivationDescriptor | None, normMeanVarDesc: TensorDescriptor, groupCnt: int,
+) -> int:  # fmt: skip
     """Return the bytes of workspace of cudnnNormalizationBackward, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.11.
@@ -75,7 +83,15 @@ def cudnnGetNormalizationBackwardWorkspaceSize(
 
 
 @documented(invalid={"algo": ("c10", NOT_SUPPORTED)})
-def cudnnGetNormalizationTrainingReserveSpaceSize(handle, mode, normOps, algo, activationDesc, xDesc, groupCnt):
+def cudnnGetNormalizationTrainingReserveSpaceSize(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    activationDesc: ActivationDescriptor | None,
+    xDesc: TensorDescriptor,
+    groupCnt: int,
+) -> int:
     """Return the bytes of reserve space: one per element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07);
@@ -102,10 +118,10 @@ def cudnnGetNormalizationTrainingReserveSpaceSize(handle, mode, normOps, algo, a
     optional=("reserveSpace",),
 )
 def cudnnNormalizationForwardTraining(
-    handle, mode, normOps, algo, alpha, beta, xDesc, xData, normScaleBiasDesc, normScale, normBias, exponentialAverageFactor,
-    normMeanVarDesc, resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance, activationDesc, zDesc,
-    zData, yDesc, yData, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes, groupCnt,
-):  # fmt: skip
+    handle: Handle, mode: cudnnNormMode_t, normOps: cudnnNormOps_t, algo: cudnnNormAlgo_t, alpha: float, beta: float, xDesc: TensorSpec, xData: Any, normScaleBiasDesc: TensorSpec, normScale: Any, normBias: Any, exponentialAverageFactor: float,
+    normMeanVarDesc: TensorSpec, resultRunningMean: Any, resultRunningVariance: Any, epsilon: float, resultSaveMean: Any, resultSaveInvVariance: Any, activationDesc: ActivationSpec | None, zDesc: TensorSpec | None,
+    zData: Any, yDesc: TensorSpec, yData: Any, workspace: Any, workSpaceSizeInBytes: int, reserveSpace: Any, reserveSpaceSizeInBytes: int, groupCnt: int,
+) -> NormalizationForwardTraining:  # fmt: skip
     """Do the same as cudnnBatchNormalizationForwardTrainingEx, with separate descriptors for scale and bias and for the
     statistics.
 
@@ -150,11 +166,11 @@ def cudnnNormalizationForwardTraining(
     optional=("reserveSpace",),
 )  # fmt: skip
 def cudnnNormalizationBackward(
-    handle, mode, normOps, algo, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, xData, yDesc, yData, dyDesc, dyData,
-    dzDesc, dzData, dxDesc, dxData, dNormScaleBiasDesc, normScaleData, normBiasData, dNormScaleData, dNormBiasData, epsilon,
-    normMeanVarDesc, savedMean, savedInvVariance, activationDesc, workSpace, workSpaceSizeInBytes, reserveSpace,
-    reserveSpaceSizeInBytes, groupCnt,
-):  # fmt: skip
+    handle: Handle, mode: cudnnNormMode_t, normOps: cudnnNormOps_t, algo: cudnnNormAlgo_t, alphaDataDiff: float, betaDataDiff: float, alphaParamDiff: float, betaParamDiff: float, xDesc: TensorSpec, xData: Any, yDesc: TensorSpec | None, yData: Any, dyDesc: TensorSpec, dyData: Any,
+    dzDesc: TensorSpec | None, dzData: Any, dxDesc: TensorSpec, dxData: Any, dNormScaleBiasDesc: TensorSpec, normScaleData: Any, normBiasData: Any, dNormScaleData: Any, dNormBiasData: Any, epsilon: float,
+    normMeanVarDesc: TensorSpec, savedMean: Any, savedInvVariance: Any, activationDesc: ActivationSpec | None, workSpace: Any, workSpaceSizeInBytes: int, reserveSpace: Any,
+    reserveSpaceSizeInBytes: int, groupCnt: int,
+) -> NormalizationBackward:  # fmt: skip
     """Do the same as cudnnBatchNormalizationBackwardEx, with separate descriptors for scale and bias and for the
     statistics.
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...enumerations import cudnnWgradMode_t
 from ...functions import computing
 from ...operations.rnn import RNNBackwardData, RNNBackwardWeights, reserve, workspace
 from ...operations.rnn.network import LSTM
 from ...status import BAD_PARAM, expect
 from .forward import check_sequences, check_space, check_state, states, weights
+
+if TYPE_CHECKING:
+    from ...handle import Handle
+    from ...operations.rnn.data import RNNDataSpec
+    from ...operations.rnn.network import RNNSpec
+    from ...operations.specs import TensorSpec
 
 DATA = "cudnnRNNBackwardData_v8"
 WEIGHTS = "cudnnRNNBackwardWeights_v8"
@@ -21,9 +29,9 @@ ADD = cudnnWgradMode_t.CUDNN_WGRAD_MODE_ADD
     failed="c60",
 )  # fmt: skip
 def cudnnRNNBackwardData_v8(
-    handle, rnnDesc, devSeqLengths, yDesc, y, dy, xDesc, dx, hDesc, hx, dhy, dhx, cDesc, cx, dcy, dcx,
-    weightSpaceSize, weightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, devSeqLengths: Any, yDesc: RNNDataSpec, y: Any, dy: Any, xDesc: RNNDataSpec, dx: Any, hDesc: TensorSpec | None, hx: Any, dhy: Any, dhx: Any, cDesc: TensorSpec | None, cx: Any, dcy: Any, dcx: Any,
+    weightSpaceSize: int, weightSpace: Any, workSpaceSize: int, workSpace: Any, reserveSpaceSize: int, reserveSpace: Any,
+) -> RNNBackwardData:  # fmt: skip
     """Compute the gradients dx, dhx and dcx from dy, dhy and dcy, after a cudnnRNNForward in training with the same
     reserveSpace.
 
@@ -59,9 +67,9 @@ def cudnnRNNBackwardData_v8(
     optional=["hx"],
 )
 def cudnnRNNBackwardWeights_v8(
-    handle, rnnDesc, addGrad, devSeqLengths, xDesc, x, hDesc, hx, yDesc, y,
-    weightSpaceSize, dweightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, addGrad: cudnnWgradMode_t, devSeqLengths: Any, xDesc: RNNDataSpec, x: Any, hDesc: TensorSpec, hx: Any, yDesc: RNNDataSpec, y: Any,
+    weightSpaceSize: int, dweightSpace: Any, workSpaceSize: int, workSpace: Any, reserveSpaceSize: int, reserveSpace: Any,
+) -> RNNBackwardWeights:  # fmt: skip
     """Add the gradients of all matrices and biases to dweightSpace, after cudnnRNNBackwardData_v8 with the same
     reserveSpace.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,21 +19,28 @@ KINDS: dict[cudnnDataType_t, type[np.floating]] = {HALF: np.float16, FLOAT: np.f
 
 
 @documented()
-def cudnnCreateRNNDataDescriptor():
+def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
     """Return a new, uninitialised RNN data descriptor. Source: 7.2.5."""
     return RNNDataDescriptor()
 
 
 @documented()
-def cudnnDestroyRNNDataDescriptor(RNNDataDesc):
+def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.10."""
     RNNDataDesc.destroy()
 
 
 @documented(invalid={"RNNDataDesc": "c15", "layout": "c18"})
 def cudnnSetRNNDataDescriptor(
-    RNNDataDesc, dataType, layout, maxSeqLength, batchSize, vectorSize, seqLengthArray, paddingFill
-):
+    RNNDataDesc: RNNDataDescriptor,
+    dataType: cudnnDataType_t,
+    layout: cudnnRNNDataLayout_t,
+    maxSeqLength: int,
+    batchSize: int,
+    vectorSize: int,
+    seqLengthArray: Sequence[int],
+    paddingFill: Any,
+) -> None:
     """Describe a batch of sequences of vectors.
 
     layout: (time, sequence, element) or (sequence, time, element), both padded to maxSeqLength vectors per sequence.
@@ -71,7 +79,7 @@ class RNNDataParameters(NamedTuple):
 
 
 @documented(invalid={"RNNDataDesc": "c10"})
-def cudnnGetRNNDataDescriptor(RNNDataDesc, arrayLengthRequested):
+def cudnnGetRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor, arrayLengthRequested: int) -> RNNDataParameters:
     """Return what was set, with at most arrayLengthRequested entries of seqLengthArray.
 
     paddingFill is a number of the data type, or 0 if NULL was given.

@@ -28,22 +28,22 @@ SET = "cudnnSetRNNDescriptor_v8"
 
 
 @documented()
-def cudnnCreateRNNDescriptor():
+def cudnnCreateRNNDescriptor() -> RNNDescriptor:
     """Return a new RNN descriptor with two bias vectors and everything else zero. Source: 7.2.6."""
     return RNNDescriptor()
 
 
 @documented()
-def cudnnDestroyRNNDescriptor(rnnDesc):
+def cudnnDestroyRNNDescriptor(rnnDesc: RNNDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.11."""
     rnnDesc.destroy()
 
 
 @documented(invalid={"*": "c32"}, fresh=["dropoutDesc"])
 def cudnnSetRNNDescriptor_v8(
-    rnnDesc, algo, cellMode, biasMode, dirMode, inputMode, dataType, mathPrec, mathType,
-    inputSize, hiddenSize, projSize, numLayers, dropoutDesc, auxFlags,
-):  # fmt: skip
+    rnnDesc: RNNDescriptor, algo: cudnnRNNAlgo_t, cellMode: cudnnRNNMode_t, biasMode: cudnnRNNBiasMode_t, dirMode: cudnnDirectionMode_t, inputMode: cudnnRNNInputMode_t, dataType: cudnnDataType_t, mathPrec: cudnnDataType_t, mathType: cudnnMathType_t,
+    inputSize: int, hiddenSize: int, projSize: int, numLayers: int, dropoutDesc: DropoutDescriptor | None, auxFlags: int,
+) -> None:  # fmt: skip
     """Describe a network of numLayers layers; this replaces every earlier setting, including the clipping.
 
     inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of a cell's output;
@@ -122,7 +122,7 @@ def configured_by_v8(name: str, clause: str, spec: RNNSpec) -> None:
 
 
 @documented(invalid={"rnnDesc": "c10"})
-def cudnnGetRNNDescriptor_v8(rnnDesc):
+def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> RNNParameters:
     """Return the parameters in the order of cudnnSetRNNDescriptor_v8.
 
     Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED if another setter, or none, configured it (c11). Source: 7.2.21.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...enumerations import cudnnForwardMode_t
 from ...functions import computing
@@ -12,6 +12,9 @@ from ...operations.rnn.data import PACKED
 from ...operations.rnn.network import LSTM, PERSIST_DYNAMIC, PERSIST_STATIC, STANDARD
 from ...operations.specs import DOUBLE
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+
+if TYPE_CHECKING:
+    from ...handle import Handle
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
 STATE_RANK = 3  # dimensions: pseudo-layer, sequence, element
@@ -89,9 +92,9 @@ NAME = "cudnnRNNForward"
     failed="c47",
 )
 def cudnnRNNForward(
-    handle, rnnDesc, fwdMode, devSeqLengths, xDesc, x, yDesc, y, hDesc, hx, hy, cDesc, cx, cy,
-    weightSpaceSize, weightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, fwdMode: cudnnForwardMode_t, devSeqLengths: Any, xDesc: RNNDataSpec, x: Any, yDesc: RNNDataSpec, y: Any, hDesc: TensorSpec, hx: Any, hy: Any, cDesc: TensorSpec | None, cx: Any, cy: Any,
+    weightSpaceSize: int, weightSpace: Any, workSpaceSize: int, workSpace: Any, reserveSpaceSize: int, reserveSpace: Any,
+) -> RNNForward:  # fmt: skip
     """Compute the outputs y of the last layer, and the states hy and cy after the last step of each sequence.
 
     x: vectors of inputSize. y: vectors of projSize, with both directions concatenated. Padding of y gets paddingFill if

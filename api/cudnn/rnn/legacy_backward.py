@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from ...functions import computing
 from ...operations.rnn import RNNBackwardData, RNNBackwardWeights, reserve, workspace
 from ...operations.rnn.network import LSTM
 from ...status import BAD_PARAM, expect
 from .forward import weights
 from .legacy import Section, described, network_of, sequences, spaces, without_attention
+
+if TYPE_CHECKING:
+    from ...handle import Handle
+    from ...operations.rnn.data import RNNDataSpec
+    from ...operations.rnn.network import RNNSpec
+    from ...operations.specs import FilterSpec, TensorSpec
 
 DATA = Section("cudnnRNNBackwardData", "c59", "c60", "c61", "c58", "c58", "c62", "c63", "c68")
 WEIGHTS = Section("cudnnRNNBackwardWeights", "c25", "c26", "c27", "c24", "c24", "c28", "c29", "c30")
@@ -18,13 +27,24 @@ DATA_DESCRIBED = ("yDesc", "dyDesc", "dhyDesc", "dcyDesc", "wDesc", "hxDesc", "c
 WEIGHTS_DESCRIBED = ("xDesc", "hxDesc", "yDesc", "dwDesc")
 
 
-def _spaces(section, spec, x, work_bytes, reserve_bytes):
+def _spaces(section: Any, spec: Any, x: Any, work_bytes: Any, reserve_bytes: Any) -> Any:
     work, kept = workspace(spec, x.max_length, x.batch), reserve(spec, x.max_length, x.batch)
     spaces(section, (work_bytes, work), (reserve_bytes, kept))
     return {"workspace": work, "reserve": kept}
 
 
-def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
+def data_operation(
+    section: Any,
+    rnn: Any,
+    y: Any,
+    dy: Any,
+    dx: Any,
+    w: Any,
+    states: Any,
+    memory: Any,
+    work_bytes: Any,
+    reserve_bytes: Any,
+) -> RNNBackwardData:
     """Return the operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: their memory."""
     expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
     spec = network_of(section, rnn, dx, y, w)
@@ -37,7 +57,9 @@ def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reser
     return RNNBackwardData(spec, y, dy, weightSpace=weights(spec), dx=dx, **found, **given)
 
 
-def weights_operation(section, rnn, x, y, w, hx_described, hx, work_bytes, reserve_bytes):
+def weights_operation(
+    section: Any, rnn: Any, x: Any, y: Any, w: Any, hx_described: Any, hx: Any, work_bytes: Any, reserve_bytes: Any
+) -> RNNBackwardWeights:
     spec = network_of(section, rnn, x, y, w)
     state = described(section, spec, x.batch, hx=hx_described)["hx"]
     found = _spaces(section, spec, x, work_bytes, reserve_bytes)
@@ -49,9 +71,9 @@ def weights_operation(section, rnn, x, y, w, hx_described, hx, work_bytes, reser
     named={"weightSpace": "w", "workSpace": "workspace"},
 )  # fmt: skip
 def cudnnRNNBackwardData(
-    handle, rnnDesc, seqLength, yDesc, y, dyDesc, dy, dhyDesc, dhy, dcyDesc, dcy, wDesc, w, hxDesc, hx, cxDesc, cx,
-    dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, seqLength: int, yDesc: Sequence[TensorSpec], y: Any, dyDesc: Sequence[TensorSpec], dy: Any, dhyDesc: TensorSpec, dhy: Any, dcyDesc: TensorSpec, dcy: Any, wDesc: FilterSpec, w: Any, hxDesc: TensorSpec, hx: Any, cxDesc: TensorSpec, cx: Any,
+    dxDesc: Sequence[TensorSpec], dx: Any, dhxDesc: TensorSpec, dhx: Any, dcxDesc: TensorSpec, dcx: Any, workspace: Any, workSpaceSizeInBytes: int, reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNBackwardData_v8 after cudnnRNNForwardTraining, for packed sequences that are described
     step by step.
 
@@ -69,10 +91,10 @@ def cudnnRNNBackwardData(
     invalid=DATA_EX.refused_by(*DATA_DESCRIBED), small=DATA_EX.small, failed=DATA_EX.failed, named={"weightSpace": "w"},
 )  # fmt: skip
 def cudnnRNNBackwardDataEx(
-    handle, rnnDesc, yDesc, y, dyDesc, dy, dcDesc, dcAttn, dhyDesc, dhy, dcyDesc, dcy, wDesc, w, hxDesc, hx, cxDesc, cx,
-    dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, dkDesc, dkeys, workSpace, workSpaceSizeInBytes, reserveSpace,
-    reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, yDesc: RNNDataSpec, y: Any, dyDesc: RNNDataSpec, dy: Any, dcDesc: RNNDataSpec | None, dcAttn: Any, dhyDesc: TensorSpec, dhy: Any, dcyDesc: TensorSpec, dcy: Any, wDesc: FilterSpec, w: Any, hxDesc: TensorSpec, hx: Any, cxDesc: TensorSpec, cx: Any,
+    dxDesc: RNNDataSpec, dx: Any, dhxDesc: TensorSpec, dhx: Any, dcxDesc: TensorSpec, dcx: Any, dkDesc: RNNDataSpec | None, dkeys: Any, workSpace: Any, workSpaceSizeInBytes: int, reserveSpace: Any,
+    reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNBackwardData for sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent
@@ -90,9 +112,9 @@ def cudnnRNNBackwardDataEx(
     named={"dweightSpace": "dw", "workSpace": "workspace"},
 )  # fmt: skip
 def cudnnRNNBackwardWeights(
-    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, yDesc, y, workspace, workspaceSizeInBytes, dwDesc, dw,
-    reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, seqLength: int, xDesc: Sequence[TensorSpec], x: Any, hxDesc: TensorSpec, hx: Any, yDesc: Sequence[TensorSpec], y: Any, workspace: Any, workspaceSizeInBytes: int, dwDesc: FilterSpec, dw: Any,
+    reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNBackwardWeights_v8 after cudnnRNNBackwardData, for packed sequences that are described
     step by step.
 
@@ -109,9 +131,9 @@ def cudnnRNNBackwardWeights(
     named={"dweightSpace": "dw"},
 )  # fmt: skip
 def cudnnRNNBackwardWeightsEx(
-    handle, rnnDesc, xDesc, x, hxDesc, hx, yDesc, y, workSpace, workSpaceSizeInBytes, dwDesc, dw,
-    reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, xDesc: RNNDataSpec, x: Any, hxDesc: TensorSpec, hx: Any, yDesc: RNNDataSpec, y: Any, workSpace: Any, workSpaceSizeInBytes: int, dwDesc: FilterSpec, dw: Any,
+    reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNBackwardWeights for sequences in any layout.
 
     Errors: BAD_PARAM for rnnDesc (c19), descriptors (c20), small spaces (c21, c22); NOT_SUPPORTED for what a persistent

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...descriptors import DropoutDescriptor
 from ...enumerations import (
@@ -20,6 +20,11 @@ from ...operations.specs import DOUBLE, FLOAT, HALF
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .descriptor import PADDED, bias_mode_is_supported, projection_is_supported
 
+if TYPE_CHECKING:
+    from ...descriptors import AlgorithmDescriptor, RNNDescriptor
+    from ...enumerations import cudnnMathType_t, cudnnRNNBiasMode_t
+    from ...handle import Handle
+
 V6 = "cudnnSetRNNDescriptor_v6"
 
 
@@ -29,8 +34,17 @@ V6 = "cudnnSetRNNDescriptor_v6"
     fresh=["dropoutDesc"],
 )  # fmt: skip
 def cudnnSetRNNDescriptor_v6(
-    handle, rnnDesc, hiddenSize, numLayers, dropoutDesc, inputMode, direction, mode, algo, mathPrec
-):
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    hiddenSize: int,
+    numLayers: int,
+    dropoutDesc: DropoutDescriptor | None,
+    inputMode: cudnnRNNInputMode_t,
+    direction: cudnnDirectionMode_t,
+    mode: cudnnRNNMode_t,
+    algo: cudnnRNNAlgo_t,
+    mathPrec: cudnnDataType_t,
+) -> None:
     """Describe a network whose calls' other arguments give its data type and input size; this replaces every earlier
     setting.
 
@@ -61,7 +75,7 @@ class RNNParametersV6(NamedTuple):
 
 
 @documented(invalid={"*": "c08"})
-def cudnnGetRNNDescriptor_v6(handle, rnnDesc):
+def cudnnGetRNNDescriptor_v6(handle: Handle, rnnDesc: RNNDescriptor) -> RNNParametersV6:
     """Return what either setter set, without checks. A fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c08). Source: 7.2.20.
@@ -71,7 +85,7 @@ def cudnnGetRNNDescriptor_v6(handle, rnnDesc):
 
 
 @documented(invalid={"rnnDesc": "c04", "biasMode": "c05"})
-def cudnnSetRNNBiasMode(rnnDesc, biasMode):
+def cudnnSetRNNBiasMode(rnnDesc: RNNDescriptor, biasMode: cudnnRNNBiasMode_t) -> None:
     """Set which biases the network has.
 
     Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS
@@ -82,7 +96,7 @@ def cudnnSetRNNBiasMode(rnnDesc, biasMode):
 
 
 @documented(invalid={"rnnDesc": "c04"})
-def cudnnGetRNNBiasMode(rnnDesc):
+def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
     """Return the bias mode; a fresh descriptor has CUDNN_RNN_DOUBLE_BIAS.
 
     Errors: BAD_PARAM for NULL (c04). Source: 7.2.18.
@@ -91,7 +105,7 @@ def cudnnGetRNNBiasMode(rnnDesc):
 
 
 @documented(invalid={"rnnDesc": "c06", "paddingMode": "c07"})
-def cudnnSetRNNPaddingMode(rnnDesc, paddingMode):
+def cudnnSetRNNPaddingMode(rnnDesc: RNNDescriptor, paddingMode: cudnnRNNPaddingMode_t) -> None:
     """Enable or disable padded input and output.
 
     Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51.
@@ -100,13 +114,13 @@ def cudnnSetRNNPaddingMode(rnnDesc, paddingMode):
 
 
 @documented(invalid={"rnnDesc": "c04"})
-def cudnnGetRNNPaddingMode(rnnDesc):
+def cudnnGetRNNPaddingMode(rnnDesc: RNNDescriptor) -> cudnnRNNPaddingMode_t:
     """Return whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
     return cudnnRNNPaddingMode_t(rnnDesc.spec.padded)
 
 
 @documented(invalid={"*": "c07"})
-def cudnnSetRNNMatrixMathType(rnnDesc, mType):
+def cudnnSetRNNMatrixMathType(rnnDesc: RNNDescriptor, mType: cudnnMathType_t) -> None:
     """Set the math type for matrix products, which is a hint.
 
     Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50.
@@ -115,13 +129,13 @@ def cudnnSetRNNMatrixMathType(rnnDesc, mType):
 
 
 @documented(invalid={"rnnDesc": "c04"})
-def cudnnGetRNNMatrixMathType(rnnDesc):
+def cudnnGetRNNMatrixMathType(rnnDesc: RNNDescriptor) -> cudnnMathType_t:
     """Return the math type for matrix products. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
     return rnnDesc.spec.math_type
 
 
 @documented(invalid={"handle": "c12", "rnnDesc": "c12"})
-def cudnnSetRNNProjectionLayers(handle, rnnDesc, recProjSize, outProjSize):
+def cudnnSetRNNProjectionLayers(handle: Handle, rnnDesc: RNNDescriptor, recProjSize: int, outProjSize: int) -> None:
     """Project the output of LSTM cells to recProjSize elements; hiddenSize disables the projection.
 
     Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another
@@ -149,7 +163,7 @@ class ProjectionParameters(NamedTuple):
 
 
 @documented(invalid={"handle": "c06", "rnnDesc": "c06"})
-def cudnnGetRNNProjectionLayers(handle, rnnDesc):
+def cudnnGetRNNProjectionLayers(handle: Handle, rnnDesc: RNNDescriptor) -> ProjectionParameters:
     """Return (recProjSize, outProjSize), which is (hiddenSize, 0) without projection.
 
     Errors: BAD_PARAM for NULL (c06). Source: 7.2.29.
@@ -158,7 +172,7 @@ def cudnnGetRNNProjectionLayers(handle, rnnDesc):
 
 
 @documented()
-def cudnnSetRNNAlgorithmDescriptor(handle, rnnDesc, algoDesc):
+def cudnnSetRNNAlgorithmDescriptor(handle: Handle, rnnDesc: RNNDescriptor, algoDesc: AlgorithmDescriptor) -> None:
     """Set the algorithm from an algorithm descriptor: a cudnnRNNAlgo_t or its number (docs/errata.md, D366).
 
     Errors: BAD_PARAM for an algorithm of another enumeration; NOT_SUPPORTED for one that does not take the bias mode or

@@ -3,11 +3,20 @@ cudnnRNNForward."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from ...functions import computing
 from ...operations.rnn import RNNForward, reserve, workspace
 from ...operations.rnn.network import LSTM
 from .forward import weights
 from .legacy import Section, described, network_of, sequences, spaces, without_attention
+
+if TYPE_CHECKING:
+    from ...handle import Handle
+    from ...operations.rnn.data import RNNDataSpec
+    from ...operations.rnn.network import RNNSpec
+    from ...operations.specs import FilterSpec, TensorSpec
 
 INFERENCE = Section("cudnnRNNForwardInference", "c45", "c46", "c47", "c44", "c44", "c48", "", "c49")
 TRAINING = Section(
@@ -18,7 +27,9 @@ TRAINING_EX = Section("cudnnRNNForwardTrainingEx", "c41", "c42", "c42", "c38", "
 DESCRIBED = ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc")
 
 
-def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
+def forward_operation(
+    section: Any, rnn: Any, x: Any, y: Any, w: Any, states: Any, memory: Any, work_bytes: Any, reserve_bytes: Any = None
+) -> RNNForward:
     """Return the operation. states: descriptors of hx, cx, hy and cy. memory: their memory. reserve_bytes:
     is None in inference."""
     training = reserve_bytes is not None
@@ -38,9 +49,9 @@ def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve
     named={"weightSpace": "w", "workSpace": "workspace"},
 )  # fmt: skip
 def cudnnRNNForwardInference(
-    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
-    workspace, workspaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, seqLength: int, xDesc: Sequence[TensorSpec], x: Any, hxDesc: TensorSpec, hx: Any, cxDesc: TensorSpec, cx: Any, wDesc: FilterSpec, w: Any, yDesc: Sequence[TensorSpec], y: Any, hyDesc: TensorSpec, hy: Any, cyDesc: TensorSpec, cy: Any,
+    workspace: Any, workspaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNForward in inference, for packed sequences; xDesc and yDesc describe each step as {batch,
     vector, 1}.
 
@@ -59,9 +70,9 @@ def cudnnRNNForwardInference(
     named={"weightSpace": "w", "workSpace": "workspace"},
 )  # fmt: skip
 def cudnnRNNForwardTraining(
-    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
-    workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, seqLength: int, xDesc: Sequence[TensorSpec], x: Any, hxDesc: TensorSpec, hx: Any, cxDesc: TensorSpec, cx: Any, wDesc: FilterSpec, w: Any, yDesc: Sequence[TensorSpec], y: Any, hyDesc: TensorSpec, hy: Any, cyDesc: TensorSpec, cy: Any,
+    workspace: Any, workSpaceSizeInBytes: int, reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNForward in training, with the descriptors of cudnnRNNForwardInference.
 
     Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), mismatched arguments (c48), small spaces (c49, c50);
@@ -80,9 +91,9 @@ def cudnnRNNForwardTraining(
     named={"weightSpace": "w"},
 )  # fmt: skip
 def cudnnRNNForwardInferenceEx(
-    handle, rnnDesc, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
-    kDesc, keys, cDesc, cAttn, iDesc, iAttn, qDesc, queries, workSpace, workspaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, xDesc: RNNDataSpec, x: Any, hxDesc: TensorSpec, hx: Any, cxDesc: TensorSpec, cx: Any, wDesc: FilterSpec, w: Any, yDesc: RNNDataSpec, y: Any, hyDesc: TensorSpec, hy: Any, cyDesc: TensorSpec, cy: Any,
+    kDesc: RNNDataSpec | None, keys: Any, cDesc: RNNDataSpec | None, cAttn: Any, iDesc: RNNDataSpec | None, iAttn: Any, qDesc: RNNDataSpec | None, queries: Any, workSpace: Any, workspaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNForwardInference for sequences in any layout; kDesc to queries are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent
@@ -100,10 +111,10 @@ def cudnnRNNForwardInferenceEx(
     named={"weightSpace": "w", "workSpace": "workspace"},
 )  # fmt: skip
 def cudnnRNNForwardTrainingEx(
-    handle, rnnDesc, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
-    kDesc, keys, cDesc, cAttn, iDesc, iAttn, qDesc, queries, workspace, workspaceSizeInBytes,
-    reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNSpec, xDesc: RNNDataSpec, x: Any, hxDesc: TensorSpec, hx: Any, cxDesc: TensorSpec, cx: Any, wDesc: FilterSpec, w: Any, yDesc: RNNDataSpec, y: Any, hyDesc: TensorSpec, hy: Any, cyDesc: TensorSpec, cy: Any,
+    kDesc: RNNDataSpec | None, keys: Any, cDesc: RNNDataSpec | None, cAttn: Any, iDesc: RNNDataSpec | None, iAttn: Any, qDesc: RNNDataSpec | None, queries: Any, workspace: Any, workspaceSizeInBytes: int,
+    reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnRNNForwardTraining for sequences in any layout; kDesc to queries are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent

@@ -3,17 +3,26 @@ weights."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...functions import documented
 from ...operations.specs import NCHW, FilterSpec
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 from .steps import completed, packed
 from .weights import in_network, memory_of_weights, part_of, weight_space_size
 
+if TYPE_CHECKING:
+    from ...descriptors import FilterDescriptor, RNNDescriptor, TensorDescriptor
+    from ...enumerations import cudnnDataType_t
+    from ...handle import Handle
+
 SIZE = "cudnnGetRNNParamsSize"
 
 
 @documented(invalid={"rnnDesc": "c06", "xDesc": "c07", "dataType": "c09"})
-def cudnnGetRNNParamsSize(handle, rnnDesc, xDesc, dataType):
+def cudnnGetRNNParamsSize(
+    handle: Handle, rnnDesc: RNNDescriptor, xDesc: TensorDescriptor, dataType: cudnnDataType_t
+) -> int:
     """Return the bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one
     step.
 
@@ -30,8 +39,21 @@ def cudnnGetRNNParamsSize(handle, rnnDesc, xDesc, dataType):
 
 
 def _located(
-    name, null, types, alignment, outside, handle, rnn, pseudo_layer, x, w, memory, weight_id, descriptor, find
-):
+    name: Any,
+    null: Any,
+    types: Any,
+    alignment: Any,
+    outside: Any,
+    handle: Any,
+    rnn: Any,
+    pseudo_layer: Any,
+    x: Any,
+    w: Any,
+    memory: Any,
+    weight_id: Any,
+    descriptor: Any,
+    find: Any,
+) -> Any:
     """Return the part of the memory w that holds the result of ``find``, and describe it in a filter descriptor."""
     packed("xDesc", x, f"{name}/{null}")
     expect(w.data_type == x.data_type, BAD_PARAM, f"{name}/{types}",
@@ -48,7 +70,16 @@ def _located(
 
 
 @documented(invalid={"*": "c18"})
-def cudnnGetRNNLinLayerMatrixParams(handle, rnnDesc, pseudoLayer, xDesc, wDesc, w, linLayerID, linLayerMatDesc):
+def cudnnGetRNNLinLayerMatrixParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: int,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Any,
+    linLayerID: int,
+    linLayerMatDesc: FilterDescriptor,
+) -> Any:
     """Return a matrix of a pseudo-layer inside w, as a slice of a buffer or as an address in other memory; wDesc gives
     the bytes of w.
 
@@ -64,7 +95,16 @@ def cudnnGetRNNLinLayerMatrixParams(handle, rnnDesc, pseudoLayer, xDesc, wDesc, 
 
 
 @documented(invalid={"*": "c20"})
-def cudnnGetRNNLinLayerBiasParams(handle, rnnDesc, pseudoLayer, xDesc, wDesc, w, linLayerID, linLayerBiasDesc):
+def cudnnGetRNNLinLayerBiasParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: int,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Any,
+    linLayerID: int,
+    linLayerBiasDesc: FilterDescriptor,
+) -> Any:
     """Return a bias of a pseudo-layer inside w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc
     becomes {1, rows, 1}.
 

@@ -4,6 +4,7 @@ batch size."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ...descriptors import PersistentRNNPlan
 from ...enumerations import cudnnDataType_t, cudnnRNNDataLayout_t
@@ -22,6 +23,10 @@ from ...status import (
 )
 from .descriptor import PRECISIONS, configured_by_v8
 from .forward import weights
+
+if TYPE_CHECKING:
+    from ...descriptors import RNNDescriptor
+    from ...handle import Handle
 
 SEQ_MAJOR = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
 CREATE = "cudnnCreatePersistentRNNPlan"
@@ -44,7 +49,9 @@ def _positive(name: str, batch: int) -> None:
 
 
 @documented()
-def cudnnCreatePersistentRNNPlan(rnnDesc, minibatch, dataType):
+def cudnnCreatePersistentRNNPlan(
+    rnnDesc: RNNDescriptor, minibatch: int, dataType: cudnnDataType_t
+) -> PersistentRNNPlan:
     """Return a plan for the current network of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of
     dataType.
 
@@ -65,7 +72,7 @@ def cudnnCreatePersistentRNNPlan(rnnDesc, minibatch, dataType):
 
 
 @documented(fresh=["plan"])
-def cudnnDestroyPersistentRNNPlan(plan):
+def cudnnDestroyPersistentRNNPlan(plan: PersistentRNNPlan) -> None:
     """Destroy the plan; networks that use it keep it.
 
     Errors: BAD_PARAM for NULL or a destroyed plan. Source: 7.2.9.
@@ -74,7 +81,7 @@ def cudnnDestroyPersistentRNNPlan(plan):
 
 
 @documented()
-def cudnnSetPersistentRNNPlan(rnnDesc, plan):
+def cudnnSetPersistentRNNPlan(rnnDesc: RNNDescriptor, plan: PersistentRNNPlan) -> None:
     """Run calls with rnnDesc by the plan until a setter changes rnnDesc.
 
     Errors: BAD_PARAM for NULL, another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c04), a plan of another network
@@ -88,7 +95,7 @@ def cudnnSetPersistentRNNPlan(rnnDesc, plan):
 
 
 @documented()
-def cudnnBuildRNNDynamic(handle, rnnDesc, miniBatch):
+def cudnnBuildRNNDynamic(handle: Handle, rnnDesc: RNNDescriptor, miniBatch: int) -> None:
     """Compile the kernels for calls with rnnDesc on batches of miniBatch sequences, and use them until a setter changes
     rnnDesc.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, isnan
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...descriptors import AlgorithmDescriptor, AlgorithmPerformance
 from ...enumerations import cudnnRNNAlgo_t, cudnnStatus_t
@@ -19,6 +19,10 @@ from .legacy import Section, sequences
 from .legacy_backward import DATA_DESCRIBED, WEIGHTS_DESCRIBED, data_operation, weights_operation
 from .legacy_forward import DESCRIBED, forward_operation
 from .persistent import planned
+
+if TYPE_CHECKING:
+    from ...descriptors import FilterDescriptor, RNNDescriptor, TensorDescriptor
+    from ...handle import Handle
 
 # EVERY lists all algorithms, and REDUCED the usual winners.
 EVERY = (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC)
@@ -36,7 +40,7 @@ WEIGHTS = Section("cudnnFindRNNBackwardWeightsAlgorithmEx", "c33", "c34", "c35",
 
 
 @documented()
-def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle, rnnDesc):
+def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
     """Return the maximum number of results of cudnnFindRNNForwardInferenceAlgorithmEx.
 
     Errors: BAD_PARAM for NULL. Source: 7.2.22.
@@ -45,7 +49,7 @@ def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle, rnnDesc):
 
 
 @documented()
-def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle, rnnDesc):
+def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
     """Return the maximum number of results of cudnnFindRNNForwardTrainingAlgorithmEx.
 
     Errors: BAD_PARAM for NULL. Source: 7.2.23.
@@ -54,7 +58,7 @@ def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle, rnnDesc):
 
 
 @documented()
-def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle, rnnDesc):
+def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
     """Return the maximum number of results of cudnnFindRNNBackwardDataAlgorithmEx.
 
     Errors: BAD_PARAM for NULL. Source: 7.2.17.
@@ -137,13 +141,23 @@ def _specs(*descriptors: Any) -> tuple[Any, ...]:
     )
 
 
-def _forward(section, handle, rnnDesc, seqLength, described, memory, sizes, findIntensity, requestedAlgoCount):
+def _forward(
+    section: Any,
+    handle: Any,
+    rnnDesc: Any,
+    seqLength: Any,
+    described: Any,
+    memory: Any,
+    sizes: Any,
+    findIntensity: Any,
+    requestedAlgoCount: Any,
+) -> Any:
     """Search the algorithms of either forward call. described: the descriptors of x, y, w, hx, cx, hy and cy."""
     x, y, w, *states = _specs(*described)
     data = [sequences(section, name, seqLength, steps) for name, steps in (("xDesc", x), ("yDesc", y))]
     named = dict(zip(("hx", "cx", "hy", "cy"), states, strict=True))
 
-    def make(spec):
+    def make(spec: Any) -> Any:
         return forward_operation(section, spec, *data, w, named, memory, *sizes)
 
     return _found(section, handle, rnnDesc, make, memory, findIntensity, requestedAlgoCount)
@@ -151,9 +165,9 @@ def _forward(section, handle, rnnDesc, seqLength, described, memory, sizes, find
 
 @documented(invalid=INFERENCE.refused_by(*DESCRIBED))
 def cudnnFindRNNForwardInferenceAlgorithmEx(
-    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
-    findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNDescriptor, seqLength: int, xDesc: Sequence[TensorDescriptor], x: Any, hxDesc: TensorDescriptor, hx: Any, cxDesc: TensorDescriptor, cx: Any, wDesc: FilterDescriptor, w: Any, yDesc: Sequence[TensorDescriptor], y: Any, hyDesc: TensorDescriptor, hy: Any, cyDesc: TensorDescriptor, cy: Any,
+    findIntensity: float, requestedAlgoCount: int, workspace: Any, workspaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Return (returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, ordered by speed.
 
     Each algorithm runs one or a few times on the caller's memory, so y, hy and cy are overwritten.
@@ -176,9 +190,9 @@ def cudnnFindRNNForwardInferenceAlgorithmEx(
 
 @documented(invalid=TRAINING.refused_by(*DESCRIBED))
 def cudnnFindRNNForwardTrainingAlgorithmEx(
-    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
-    findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNDescriptor, seqLength: int, xDesc: Sequence[TensorDescriptor], x: Any, hxDesc: TensorDescriptor, hx: Any, cxDesc: TensorDescriptor, cx: Any, wDesc: FilterDescriptor, w: Any, yDesc: Sequence[TensorDescriptor], y: Any, hyDesc: TensorDescriptor, hy: Any, cyDesc: TensorDescriptor, cy: Any,
+    findIntensity: float, requestedAlgoCount: int, workspace: Any, workspaceSizeInBytes: int, reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNForwardTraining.
 
     reserveSpace holds the result of the last run. Each run advances the dropout states.
@@ -194,10 +208,10 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
 
 @documented(invalid=DATA.refused_by(*DATA_DESCRIBED))
 def cudnnFindRNNBackwardDataAlgorithmEx(
-    handle, rnnDesc, seqLength, yDesc, y, dyDesc, dy, dhyDesc, dhy, dcyDesc, dcy, wDesc, w, hxDesc, hx, cxDesc, cx,
-    dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, findIntensity, requestedAlgoCount, workspace, workSpaceSizeInBytes,
-    reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNDescriptor, seqLength: int, yDesc: Sequence[TensorDescriptor], y: Any, dyDesc: Sequence[TensorDescriptor], dy: Any, dhyDesc: TensorDescriptor, dhy: Any, dcyDesc: TensorDescriptor, dcy: Any, wDesc: FilterDescriptor, w: Any, hxDesc: TensorDescriptor, hx: Any, cxDesc: TensorDescriptor, cx: Any,
+    dxDesc: Sequence[TensorDescriptor], dx: Any, dhxDesc: TensorDescriptor, dhx: Any, dcxDesc: TensorDescriptor, dcx: Any, findIntensity: float, requestedAlgoCount: int, workspace: Any, workSpaceSizeInBytes: int,
+    reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardData.
 
     After several runs, the contents of dx, dhx, dcx and reserveSpace are undefined. Repeat the forward call before
@@ -213,7 +227,7 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
     memory = {"y": y, "dy": dy, "hx": hx, "dhy": dhy, "dhx": dhx, "cx": cx, "dcy": dcy, "dcx": dcx, "weightSpace": w,
               "dx": dx, "workSpace": workspace, "reserveSpace": reserveSpace}  # fmt: skip
 
-    def make(spec):
+    def make(spec: Any) -> Any:
         sizes = workSpaceSizeInBytes, reserveSpaceSizeInBytes
         return data_operation(DATA, spec, *data, described_w, states, memory, *sizes)
 
@@ -222,9 +236,9 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
 
 @documented(invalid=WEIGHTS.refused_by(*WEIGHTS_DESCRIBED))
 def cudnnFindRNNBackwardWeightsAlgorithmEx(
-    handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, yDesc, y, findIntensity, requestedAlgoCount, workspace,
-    workspaceSizeInBytes, dwDesc, dw, reserveSpace, reserveSpaceSizeInBytes,
-):  # fmt: skip
+    handle: Handle, rnnDesc: RNNDescriptor, seqLength: int, xDesc: Sequence[TensorDescriptor], x: Any, hxDesc: TensorDescriptor, hx: Any, yDesc: Sequence[TensorDescriptor], y: Any, findIntensity: float, requestedAlgoCount: int, workspace: Any,
+    workspaceSizeInBytes: int, dwDesc: FilterDescriptor, dw: Any, reserveSpace: Any, reserveSpaceSizeInBytes: int,
+) -> Any:  # fmt: skip
     """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardWeights; each run adds to dw.
 
     Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), mismatched arguments
@@ -234,7 +248,7 @@ def cudnnFindRNNBackwardWeightsAlgorithmEx(
     data = [sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", x_steps), ("yDesc", y_steps))]
     memory = {"x": x, "hx": hx, "y": y, "dweightSpace": dw, "workSpace": workspace, "reserveSpace": reserveSpace}
 
-    def make(spec):
+    def make(spec: Any) -> Any:
         sizes = workspaceSizeInBytes, reserveSpaceSizeInBytes
         return weights_operation(WEIGHTS, spec, *data, described_w, state, hx, *sizes)
 

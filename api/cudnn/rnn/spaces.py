@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...enumerations import cudnnForwardMode_t
 from ...functions import documented
@@ -12,6 +13,10 @@ from ...status import BAD_PARAM, expect
 from .descriptor import configured_by_v8
 from .steps import check_steps, completed
 from .weights import MAX_SPACE
+
+if TYPE_CHECKING:
+    from ...descriptors import RNNDataDescriptor, RNNDescriptor, TensorDescriptor
+    from ...handle import Handle
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
 
@@ -22,7 +27,9 @@ class TempSpaceSizes(NamedTuple):
 
 
 @documented(invalid={"*": "c08"})
-def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
+def cudnnGetRNNTempSpaceSizes(
+    handle: Handle, rnnDesc: RNNDescriptor, fMode: cudnnForwardMode_t, xDesc: RNNDataDescriptor
+) -> TempSpaceSizes:
     """Return (workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
 
     Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that exceed the address space
@@ -38,7 +45,7 @@ def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
     return TempSpaceSizes(*(_bytes(clause, space_of, network, x.max_length, x.batch) for space_of in spaces))
 
 
-def _bytes(clause, space_of, network, steps, batch):
+def _bytes(clause: Any, space_of: Any, network: Any, steps: Any, batch: Any) -> Any:
     """Return the bytes of a network's space; raise BAD_PARAM with this clause if an address space cannot hold them."""
     nbytes = space_of(network, steps, batch).nbytes
     text = partial("{} needs {} bytes for {} steps of {} sequences".format, network, nbytes, steps, batch)
@@ -46,7 +53,7 @@ def _bytes(clause, space_of, network, steps, batch):
     return nbytes
 
 
-def _size(name, clauses, space_of, network, length, steps):
+def _size(name: Any, clauses: Any, space_of: Any, network: Any, length: Any, steps: Any) -> Any:
     """Return the bytes for sequences that are described step by step. clauses: the clause on rnnDesc, then those
     of ``check_steps``."""
     network_clause, *others = (f"{name}/{clause}" for clause in clauses)
@@ -57,7 +64,9 @@ def _size(name, clauses, space_of, network, length, steps):
 
 
 @documented(invalid={"rnnDesc": "c08", "xDesc": "c09"})
-def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
+def cudnnGetRNNWorkspaceSize(
+    handle: Handle, rnnDesc: RNNDescriptor, seqLength: int, xDesc: Sequence[TensorDescriptor]
+) -> int:
     """Return the bytes of work space for seqLength steps; each entry {batch, input size, 1} of xDesc describes one
     step.
 
@@ -69,7 +78,9 @@ def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
 
 
 @documented(invalid={"rnnDesc": "c10", "xDesc": "c11"})
-def cudnnGetRNNTrainingReserveSize(handle, rnnDesc, seqLength, xDesc):
+def cudnnGetRNNTrainingReserveSize(
+    handle: Handle, rnnDesc: RNNDescriptor, seqLength: int, xDesc: Sequence[TensorDescriptor]
+) -> int:
     """Return the bytes of reserve space for training with seqLength steps; each entry {batch, input size, 1} of xDesc
     describes one step.
 

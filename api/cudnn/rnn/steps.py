@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...enumerations import cudnnDataType_t
 from ...operations import TensorSpec
@@ -55,7 +56,12 @@ def check_steps(
 
 
 def completed(
-    spec: RNNSpec, vector: int, data_type: cudnnDataType_t, size_clause: str, type_clause: str, type_status=BAD_PARAM
+    spec: RNNSpec,
+    vector: int,
+    data_type: cudnnDataType_t,
+    size_clause: str,
+    type_clause: str,
+    type_status: Any = BAD_PARAM,
 ) -> RNNSpec:
     """Return the network with the input size and data type of the arguments; raise an error if it already has different
     ones."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...functions import documented
 from ...operations import TensorSpec
@@ -12,12 +12,16 @@ from ...operations.specs import SCALAR_BYTES
 from ...status import BAD_PARAM, INVALID_VALUE, CudnnError, expect
 from .descriptor import configured_by_v8
 
+if TYPE_CHECKING:
+    from ...descriptors import RNNDescriptor, TensorDescriptor
+    from ...handle import Handle
+
 MAX_SPACE = 2**63 - 1  # bytes, the limit of an address space
 PARAMS = "cudnnGetRNNWeightParams"
 
 
 @documented(invalid={"*": "c04"})
-def cudnnGetRNNWeightSpaceSize(handle, rnnDesc):
+def cudnnGetRNNWeightSpaceSize(handle: Handle, rnnDesc: RNNDescriptor) -> int:
     """Return the bytes of all matrices and biases.
 
     Errors: BAD_PARAM for NULL (c04) and networks that exceed the address space (c05), NOT_INITIALIZED where
@@ -39,7 +43,16 @@ class WeightParameters(NamedTuple):
 
 
 @documented(invalid={"*": "c20"})
-def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weightSpace, linLayerID, mDesc, bDesc):
+def cudnnGetRNNWeightParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: int,
+    weightSpaceSize: int,
+    weightSpace: Any,
+    linLayerID: int,
+    mDesc: TensorDescriptor | None,
+    bDesc: TensorDescriptor | None,
+) -> WeightParameters:
     """Return (mAddr, bAddr): a matrix and a bias of a pseudo-layer inside the first weightSpaceSize bytes of
     weightSpace.
 
