@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,6 +11,9 @@ from dualdnn.api.operations.specs import NHWC
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases.convolution import convolution, convolution_backward_data, convolution_backward_filter
 from dualdnn.conformance.trial import prepare
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
 
 IN_SEVERAL_STEPS: dict[str, Operation] = {
     "Winograd": convolution.convolution(algo=convolution.NONFUSED),
@@ -25,7 +28,7 @@ IN_SEVERAL_STEPS: dict[str, Operation] = {
 
 @pytest.mark.ours
 @pytest.mark.parametrize("name", IN_SEVERAL_STEPS)
-def test_one_operand_has_moved(caller, name):
+def test_one_operand_has_moved(caller: Caller, name: Any) -> None:
     """A repeated call is right after any one operand has moved and changed its contents."""
     operation = sized(caller, IN_SEVERAL_STEPS[name])
     contents, others = (prepare(operation, "normal", seed) for seed in (0, 1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,13 +15,16 @@ from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 EVERY = [algorithm for kind in ALGORITHMS for algorithm in kind]
 DYNAMIC = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_PERSIST_DYNAMIC
 BAD = "cudnnStatus_t/c05"
 fresh = fresh_descriptor("Algorithm")
 
 
-def described(cudnn, algorithm=DYNAMIC):
+def described(cudnn: Any, algorithm: Any = DYNAMIC) -> Any:
     descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
     cudnn.cudnnSetAlgorithmDescriptor(descriptor, algorithm)
     return descriptor
@@ -27,7 +32,7 @@ def described(cudnn, algorithm=DYNAMIC):
 
 @shows("cudnnCreateAlgorithmDescriptor/c01 c03", "cudnnDestroyAlgorithmDescriptor/c01 c03", "cudnnSetAlgorithmDescriptor/c02-c04",
        "cudnnGetAlgorithmDescriptor/c02 c04")  # fmt: skip
-def test_every_algorithm(subject, cudnn, fresh, refuses):
+def test_every_algorithm(subject: Subject, cudnn: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """Descriptors are independent of each other. A number from C counts as the enumerator of that value."""
     other = described(cudnn, EVERY[-1])
     for algorithm in (*EVERY, *{int(algorithm) for algorithm in EVERY}):
@@ -42,7 +47,7 @@ def test_every_algorithm(subject, cudnn, fresh, refuses):
 
 @shows("cudnnSetAlgorithmDescriptor/c03")
 @pytest.mark.parametrize("value", [-1, 99, 2**31 - 1])
-def test_no_algorithm(subject, cudnn, fresh, refuses, value):
+def test_no_algorithm(subject: Subject, cudnn: Any, fresh: Any, refuses: Callable[..., bool], value: Any) -> None:
     cudnn.cudnnSetAlgorithmDescriptor(fresh, DYNAMIC)
     refuses(BAD_PARAM, BAD, cudnn.cudnnSetAlgorithmDescriptor, fresh, value)
     if subject.is_python:
@@ -52,7 +57,7 @@ def test_no_algorithm(subject, cudnn, fresh, refuses, value):
 
 
 @shows("cudnnGetAlgorithmDescriptor/c02")
-def test_copies(subject, cudnn, fresh):
+def test_copies(subject: Subject, cudnn: Any, fresh: Any) -> None:
     """A copy is an independent descriptor of the same enumeration. A descriptor may be copied to itself."""
     source = described(cudnn)
     cudnn.cudnnCopyAlgorithmDescriptor(source, fresh)
@@ -65,7 +70,7 @@ def test_copies(subject, cudnn, fresh):
 
 
 @shows("cudnnGetAlgorithmDescriptor/c02", "cudnnGetAlgorithmPerformance/c02")
-def test_what_was_not_set(subject, cudnn, fresh, refuses):
+def test_what_was_not_set(subject: Subject, cudnn: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """A new descriptor has neither an algorithm nor figures to read (docs/errata.md, D520)."""
     if not subject.survives_stray_pointers:
         pytest.skip("a foreign library reads memory that nobody has written")
@@ -78,7 +83,7 @@ def test_what_was_not_set(subject, cudnn, fresh, refuses):
 
 @shows("cudnnCreateAlgorithmPerformance/c01 c02", "cudnnDestroyAlgorithmPerformance/c01 c02", "cudnnSetAlgorithmPerformance/c02-c07",
        "cudnnGetAlgorithmPerformance/c02-c05 c07")  # fmt: skip
-def test_performances(subject, cudnn):
+def test_performances(subject: Subject, cudnn: Any) -> None:
     """Objects of one call are independent; each refers to its descriptor even after that is set again."""
     first, second = described(cudnn), described(cudnn, EVERY[0])
     objects = cudnn.cudnnCreateAlgorithmPerformance(3)
@@ -105,14 +110,14 @@ def test_performances(subject, cudnn):
 
 @shows("cudnnCreateAlgorithmPerformance/c01", "cudnnDestroyAlgorithmPerformance/c02")
 @pytest.mark.parametrize("number", [1, 5])
-def test_objects_that_were_not_set(cudnn, number):
+def test_objects_that_were_not_set(cudnn: Any, number: int) -> None:
     objects = cudnn.cudnnCreateAlgorithmPerformance(number)
     assert len(objects) == number
     cudnn.cudnnDestroyAlgorithmPerformance(objects, number)
 
 
 @shows("cudnnSetAlgorithmPerformance/c04")
-def test_wrong_figures(subject, cudnn, refuses):
+def test_wrong_figures(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     """Refused settings leave the object as it was."""
     if not subject.cites_clauses:
         pytest.skip("a foreign library stores what it gets")
@@ -126,7 +131,7 @@ def test_wrong_figures(subject, cudnn, refuses):
 
 
 @shows("cudnnCreateAlgorithmPerformance/c01 c03", "cudnnDestroyAlgorithmPerformance/c01")
-def test_numbers_of_objects(subject, cudnn, refuses):
+def test_numbers_of_objects(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     """A refused call destroys no object, not even the valid ones."""
     if not subject.is_python:
         pytest.skip("a foreign library has no memory for so many, and does not know how many there are")
@@ -147,7 +152,7 @@ def test_numbers_of_objects(subject, cudnn, refuses):
 # --- the saved form ---
 
 
-def saved(cudnn, handle, descriptor):
+def saved(cudnn: Any, handle: Any, descriptor: Any) -> Any:
     """Return the saved bytes, after checking that the bytes around them stay."""
     size = cudnn.cudnnGetAlgorithmSpaceSize(handle, descriptor)
     space = bytearray(b"\xa5" * (size + 16))
@@ -157,7 +162,7 @@ def saved(cudnn, handle, descriptor):
 
 
 @shows("cudnnGetAlgorithmSpaceSize/c02 c03", "cudnnSaveAlgorithm/c02-c04 c06", "cudnnRestoreAlgorithm/c02-c04 c06")
-def test_saved_and_restored(subject, cudnn, handle, fresh):
+def test_saved_and_restored(subject: Subject, cudnn: Any, handle: Any, fresh: Any) -> None:
     """When its handle is gone, another one restores every algorithm, also from longer memory, into a fresh descriptor
     or a set one."""
     for algorithm in (*EVERY, 2):
@@ -170,7 +175,7 @@ def test_saved_and_restored(subject, cudnn, handle, fresh):
 
 
 @shows("cudnnGetAlgorithmSpaceSize/c04", "cudnnSaveAlgorithm/c04 c07 c08", "cudnnRestoreAlgorithm/c08")
-def test_null_and_too_small(subject, cudnn, handle, refuses):
+def test_null_and_too_small(subject: Subject, cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     descriptor = described(cudnn)
     size = cudnn.cudnnGetAlgorithmSpaceSize(handle, descriptor)
     space = bytearray(b"\xa5" * size)
@@ -197,7 +202,7 @@ def test_null_and_too_small(subject, cudnn, handle, refuses):
 
 
 @shows("cudnnRestoreAlgorithm/c04 c09")
-def test_damaged_metadata(subject, cudnn, handle, refuses):
+def test_damaged_metadata(subject: Subject, cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     """Any changed bit and any missing byte is refused, and the descriptor stays as it was."""
     if not subject.cites_clauses:
         pytest.skip("what a foreign library notices is its own affair")
@@ -214,19 +219,21 @@ def test_damaged_metadata(subject, cudnn, handle, refuses):
     assert cudnn.cudnnGetAlgorithmDescriptor(descriptor) == EVERY[1]
 
 
-def written(version, form, kind, number, more=b""):
+def written(version: Any, form: Any, kind: Any, number: Any, more: bytes = b"") -> Any:
     """Return metadata in the documented form, with a valid checksum (docs/errata.md, D099)."""
     return sealed(struct.pack("<IIIi", version, form, kind, number) + more)
 
 
-def sealed(body):
+def sealed(body: Any) -> Any:
     """Return metadata of any length with a valid checksum."""
     checked = struct.pack("<I", len(body)) + body
     return b"DUALDNN1" + struct.pack("<I", zlib.crc32(checked)) + checked
 
 
 @shows("cudnnRestoreAlgorithm/c07 c09")
-def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
+def test_metadata_of_other_versions(
+    subject: Subject, cudnn: Any, handle: Any, refuses: Callable[..., bool], fresh: Any
+) -> None:
     """Metadata of another version of cuDNN or of the form is refused, and so are unknown algorithms."""
     if not subject.cites_clauses:
         pytest.skip("the form is ours")

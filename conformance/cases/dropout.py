@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,10 @@ from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.conformance.trial import Called, Step, attempt_chain
 from dualdnn.reference.philox import words
 from dualdnn.reference.view import NUMPY_TYPES
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 TYPES = (FLOAT, DOUBLE, HALF)
 DIMS = (2, 3, 5, 7)
@@ -95,7 +100,7 @@ def described(cudnn: Any, array: Any) -> Any:
 
 @shows("cudnnCreateDropoutDescriptor/c01 c02", "cudnnDestroyDropoutDescriptor/c01 c02", "cudnnDropoutDescriptor_t/c01-c03",
        "cudnnSetDropoutDescriptor/c01 c02 c06 c10", "cudnnGetDropoutDescriptor/c01 c03 c05")  # fmt: skip
-def test_descriptors_without_states(cudnn, handle):
+def test_descriptors_without_states(cudnn: Any, handle: Any) -> None:
     """Descriptors are independent of each other. Without states, the size is ignored."""
     first, second = cudnn.cudnnCreateDropoutDescriptor(), cudnn.cudnnCreateDropoutDescriptor()
     assert tuple(cudnn.cudnnGetDropoutDescriptor(first, handle)) == (0.0, None, 0)
@@ -110,7 +115,7 @@ def test_descriptors_without_states(cudnn, handle):
 
 @shows("cudnnDropoutGetReserveSpaceSize/c01 c05")
 @pytest.mark.parametrize("dims", [(1, 1, 1, 1), (2, 3, 5), (2, 4, 5, 6), (2, 3, 5, 7, 11)], ids=str)
-def test_reserve_space(cudnn, dims):
+def test_reserve_space(cudnn: Any, dims: Any) -> None:
     """The reserve space has room for the mask, a bit for each element, and depends on the dimensions alone."""
     sizes = {
         cudnn.cudnnDropoutGetReserveSpaceSize(made(cudnn, laid_out(data_type, dims, layout)))
@@ -124,7 +129,9 @@ def test_reserve_space(cudnn, dims):
 @shows("cudnnDropoutGetStatesSize/c01 c03", "cudnnSetDropoutDescriptor/c07 c08 c11", "cudnnRestoreDropoutDescriptor/c04 c09",
        "cudnnGetDropoutDescriptor/c02")  # fmt: skip
 @pytest.mark.parametrize("call", ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"])
-def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
+def test_states_that_are_too_small(
+    cudnn: Any, handle: Any, refuses: Callable[..., bool], fresh: Any, call: str
+) -> None:
     """States that are too small are refused and change nothing; more than needed is accepted."""
     needed = cudnn.cudnnDropoutGetStatesSize(handle)
     memory = handle.to_device(np.arange(needed + 4) % 251 * np.ones(1, np.uint8))
@@ -145,7 +152,7 @@ def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
        "cudnnDropoutBackward/c02", "cudnnDropoutBackward/c06", "cudnnSetDropoutDescriptor/c06")  # fmt: skip
 @by_type
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.9, 1.0])
-def test_dropped_and_scaled(cudnn, handle, data_type, probability):
+def test_dropped_and_scaled(cudnn: Any, handle: Any, data_type: Any, probability: float) -> None:
     """About the given fraction of x becomes 0 and the rest is scaled; the same elements of dy pass."""
     layer = Layer(cudnn, handle, probability)
     x = np.random.default_rng(1).uniform(1, 2, (2, 3, 25, 20)).astype(NUMPY_TYPES[data_type])
@@ -162,7 +169,7 @@ def test_dropped_and_scaled(cudnn, handle, data_type, probability):
 
 
 @shows("cudnnDropoutForward/c01")
-def test_masks_of_calls_seeds_and_generators(cudnn, handle):
+def test_masks_of_calls_seeds_and_generators(cudnn: Any, handle: Any) -> None:
     """Calls and seeds differ as independent masks do; the same seed gives the same masks again."""
     layer, count = Layer(cudnn, handle, 0.5), 3000
     first, second = layer.mask(count), layer.mask(count)
@@ -178,7 +185,7 @@ def test_masks_of_calls_seeds_and_generators(cudnn, handle):
 
 
 @shows("cudnnSetDropoutDescriptor/c02 c09", "cudnnRestoreDropoutDescriptor/c06")
-def test_setting_again(cudnn, handle):
+def test_setting_again(cudnn: Any, handle: Any) -> None:
     """New states begin the random numbers anew. Without them only the probability changes, and the states go on
     (D111)."""
     layer = Layer(cudnn, handle, 0.5)
@@ -196,7 +203,7 @@ def test_setting_again(cudnn, handle):
 
 
 @shows("cudnnRestoreDropoutDescriptor/c01-c03 c05 c08", "cudnnDropoutDescriptor_t/c04")
-def test_restored_states(cudnn, handle):
+def test_restored_states(cudnn: Any, handle: Any) -> None:
     """Restored states continue from the moment of the copy, whatever the seed."""
     layer = Layer(cudnn, handle, 0.5)
     at_first, masks = layer.copy_of_states(), [layer.mask()]
@@ -212,7 +219,7 @@ def test_restored_states(cudnn, handle):
 
 
 @shows("cudnnDropoutForward/c07 c08", "cudnnDropoutBackward/c04", "cudnnDropoutGetReserveSpaceSize/c02")
-def test_states_are_not_what_a_gradient_needs(cudnn, handle):
+def test_states_are_not_what_a_gradient_needs(cudnn: Any, handle: Any) -> None:
     """The gradient needs the reserve space alone, which holds the mask of its forward call.
 
     Between a forward call and its gradient the states go on, are overwritten and serve another descriptor.
@@ -232,7 +239,9 @@ def test_states_are_not_what_a_gradient_needs(cudnn, handle):
 
 @shows("cudnnDropoutForward/c06 c07 c14 c15", "cudnnDropoutBackward/c05 c11 c12")
 @pytest.mark.parametrize("call", ["cudnnDropoutForward", "cudnnDropoutBackward"])
-def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, call):
+def test_descriptors_and_reserve_space(
+    subject: Subject, cudnn: Any, handle: Any, refuses: Callable[..., bool], fresh: Any, call: str
+) -> None:
     reserve_clause, states_clause = {"cudnnDropoutForward": ("c14", "c15"), "cudnnDropoutBackward": ("c11", "c12")}[
         call
     ]
@@ -243,7 +252,7 @@ def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, c
     reserve = handle.to_device(np.ones(needed, np.uint8))
     kept = (memory, out, reserve, layer.states)
 
-    def attempt(clause, descriptor, size=needed, space=reserve):
+    def attempt(clause: Any, descriptor: Any, size: Any = needed, space: Any = reserve) -> None:
         arguments = (handle, descriptor, tensor, memory, tensor, out, space, size)
         refuses(BAD_PARAM, f"{call}/{clause}", getattr(cudnn, call), *arguments, unchanged=kept)
 
@@ -259,7 +268,7 @@ def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, c
 
 @shows("cudnnStatus_t/c05")
 @pytest.mark.ours
-def test_states_that_were_freed(cudnn, handle, refuses):
+def test_states_that_were_freed(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     layer = Layer(cudnn, handle, 0.5)
     x = np.ones(DIMS, np.float32)
     tensor, memory, out = described(cudnn, x), handle.to_device(x), handle.to_device(x)
@@ -270,7 +279,7 @@ def test_states_that_were_freed(cudnn, handle, refuses):
 
 
 @shows("cudnnSetAttnDescriptor/c29 c39")
-def test_attention_takes_no_dropout(cudnn, handle, refuses):
+def test_attention_takes_no_dropout(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     """A probability of 0 drops nothing. Attention keeps the descriptor by its address, so training refuses what is
     set later."""
     descriptor, call = cudnn.cudnnCreateAttnDescriptor(), cudnn.cudnnSetAttnDescriptor
@@ -306,7 +315,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
 @pytest.mark.ours
 @by_type
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 4101])
-def test_mask_ends_within_a_byte(chain, data_type, count):
+def test_mask_ends_within_a_byte(chain: Callable[..., Trial], data_type: Any, count: int) -> None:
     """The mask's last byte has unused bits, x and y differ in dimensions, and several blocks run."""
     x, y = TensorSpec.packed(data_type, (count, 1, 1)), TensorSpec.packed(data_type, (1, 1, count, 1))
     chain(forward(0.2, x, y), backward(0.2, y, x), before=states(), seed=3)
@@ -315,7 +324,7 @@ def test_mask_ends_within_a_byte(chain, data_type, count):
 
 @shows("cudnnDropoutForward/c01")
 @pytest.mark.ours
-def test_calls_beyond_words(chain):
+def test_calls_beyond_words(chain: Callable[..., Trial]) -> None:
     """The count of calls carries into its upper word, and wraps to zero."""
     for calls in (2**32 - 1, 2**64 - 1):
         steps = [Step(forward(), {"x": f"x{i}", "y": f"y{i}", "reserveSpace": f"r{i}"}) for i in range(3)]
@@ -330,7 +339,9 @@ def test_calls_beyond_words(chain):
 @pytest.mark.parametrize(
     "probability, calls, element, beyond", [(0.3, 24265710, 206, 0), (0.3, 1239528, 50, -1), (1.0, 3427424, 150, -1)]
 )
-def test_words_at_the_threshold(caller, probability, calls, element, beyond, layout, dims):
+def test_words_at_the_threshold(
+    caller: Caller, probability: float, calls: int, element: int, beyond: int, layout: Any, dims: Any
+) -> None:
     """A number at the threshold keeps its element, and one below drops it; the lower halves decide.
 
     A probability of 1 also drops the element of the largest number.

@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dualdnn.accelerated.solver import plan_by
@@ -31,6 +32,12 @@ from dualdnn.conformance.marks import shows
 from dualdnn.conformance.scope import clauses
 from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.suite.evidence import Evidence
+    from dualdnn.conformance.trial import Trial
 
 pytestmark = pytest.mark.ours
 RUNNING = api.CUDNN_STATUS_RUNTIME_IN_PROGRESS
@@ -64,7 +71,7 @@ def refused_first(function: Function, handle: Any, memory: Any) -> list[Any]:
 
 
 @shows("cudnnSetCallback/c05")
-def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
+def test_the_log_has_every_call_and_every_argument(cudnn: Any, handle: Any, messages: Any) -> None:
     memory = handle.allocate(64)
     for function in CALLED:
         if function.name == "cudnnSetCallback":  # This call ends the log.
@@ -82,7 +89,7 @@ def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
 
 
 @shows("cudnnSetCallback/c05 c16 c17")
-def test_the_log_has_the_time(cudnn, messages, monkeypatch):
+def test_the_log_has_the_time(cudnn: Any, messages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the arguments, the log has the clock time, and the time since the start in days to seconds."""
     monkeypatch.setattr("dualdnn.api.api_log._STARTED", time.monotonic() - (((2 * 24 + 3) * 60 + 4) * 60 + 5.2))
     before = datetime.datetime.now()
@@ -102,7 +109,7 @@ def test_the_log_has_the_time(cudnn, messages, monkeypatch):
 @pytest.mark.parametrize(
     "sample", ["ActivationForward", "OperationGraph", "ScaleBiasActivationConvBnstats", "MultiHeadAttnTraining"]
 )
-def test_the_log_has_calls_that_compute(caller, messages, sample):
+def test_the_log_has_calls_that_compute(caller: Caller, messages: Any, sample: str) -> None:
     """A call that computes logs one message with its handle, also when it repeats an earlier call."""
     operation = ready(caller, sample)
     memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
@@ -115,7 +122,7 @@ def test_the_log_has_calls_that_compute(caller, messages, sample):
 
 
 @shows("cudnnSetCallback/c03 c05")
-def test_what_a_callback_calls_is_not_logged(cudnn):
+def test_what_a_callback_calls_is_not_logged(cudnn: Any) -> None:
     """A call inside a callback is not logged, because that would recurse for ever; later calls are. A failing callback
     does not disturb the call."""
     texts: list[str] = []
@@ -151,7 +158,7 @@ FAILURES = {
 
 @shows("cudnnStatus_t/c08")
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_kernels_that_fail(caller, monkeypatch, evidence, sample):
+def test_kernels_that_fail(caller: Caller, monkeypatch: pytest.MonkeyPatch, evidence: Evidence, sample: Any) -> None:
     """A failing kernel, or a host without memory, gives a clause of the call's section that lists the status."""
     operation = ready(caller, sample)
     memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
@@ -189,7 +196,9 @@ CREATED = {
 
 @shows("cudnnStatus_t/c04")
 @pytest.mark.parametrize("kind", CREATED)
-def test_a_descriptor_for_which_there_is_no_memory(cudnn, evidence, monkeypatch, kind):
+def test_a_descriptor_for_which_there_is_no_memory(
+    cudnn: Any, evidence: Evidence, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
     """Without memory the status is the section's, and the next call creates a descriptor."""
     call, arguments = getattr(cudnn, CREATED[kind]), functions()[CREATED[kind]].arguments
     values = [right(parameter, None, None) for parameter in arguments]
@@ -209,7 +218,9 @@ def test_a_descriptor_for_which_there_is_no_memory(cudnn, evidence, monkeypatch,
 
 @shows("cudnnQueryRuntimeError/c16 c18 c22")
 @pytest.mark.parametrize("mode", list(api.cudnnErrQueryMode_t), ids=lambda mode: mode.name)
-def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatch, mode):
+def test_runtime_errors_while_work_is_pending(
+    cudnn: Any, handle: Any, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch, mode: Any
+) -> None:
     """BLOCKING waits and may fail meanwhile; NONBLOCKING says whether work is left; RAWCODE reads the error at once."""
     waits = mode == api.CUDNN_ERRQUERY_BLOCKING
     error = api.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
@@ -241,7 +252,7 @@ def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatc
 
 
 @shows("cudnnDestroy/c01 c04")
-def test_a_destroyed_handle_waits_for_its_stream(subject, cudnn, monkeypatch):
+def test_a_destroyed_handle_waits_for_its_stream(subject: Subject, cudnn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Destroying a handle waits for the device's stream before anything is closed."""
     handle = subject.new_handle()
     cudnn.cudnnSetStream(handle, handle.new_stream())
@@ -254,7 +265,7 @@ def test_a_destroyed_handle_waits_for_its_stream(subject, cudnn, monkeypatch):
 
 
 @shows("cudnnHandle_t/c02")
-def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
+def test_a_handle_ends_with_its_statement(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     with subject.new_handle() as handle:
         assert cudnn.cudnnGetStream(handle) is None
     refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnGetStream, handle)
@@ -264,7 +275,9 @@ def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
 
 
 @shows("cudnnPoolingForward/c01")
-def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
+def test_solvers_that_are_named(
+    subject: Subject, caller: Caller, trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The environment puts named solvers first, where they serve the call. Unknown names are refused.
 
     A plan can be made by one solver alone, if that serves.
@@ -305,7 +318,9 @@ def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
 
 
 @shows("cudnnCreate/c01", "cudnnCreate/c12")
-def test_the_backend_of_a_handle(subject, cudnn, refuses, monkeypatch):
+def test_the_backend_of_a_handle(
+    subject: Subject, cudnn: Any, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The backend is the argument, else the environment variable, else the available device."""
     if subject.name != "reference":
         pytest.skip("what it says has nothing to do with the subject")
@@ -353,7 +368,7 @@ def no_device(device: str, _reproducible: str) -> None:
 
 @shows("cudnnSetCallback/c05")
 @pytest.mark.parametrize("value", [None, "", "0", "1", "2"])
-def test_the_log_when_the_library_is_loaded(subject, monkeypatch, value):
+def test_the_log_when_the_library_is_loaded(subject: Subject, monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
     """CUDNN_LOGINFO_DBG=1 switches the info channel on, and nothing else does."""
     if subject.name != "reference":
         pytest.skip("the log has nothing to do with the subject")
@@ -368,7 +383,7 @@ def test_the_log_when_the_library_is_loaded(subject, monkeypatch, value):
 
 
 @shows("cudnnCreate/c09")
-def test_a_child_of_the_process(cudnn, handle):
+def test_a_child_of_the_process(cudnn: Any, handle: Any) -> None:
     """A handle that a thread of the parent is using is free in a forked child."""
     held, done = threading.Event(), threading.Event()
 
@@ -401,7 +416,7 @@ def test_a_child_of_the_process(cudnn, handle):
 
 
 @shows("cudnnConvolutionFwdAlgoPerf_t/c05")
-def test_times_of_algorithms(subject, handle, monkeypatch):
+def test_times_of_algorithms(subject: Subject, handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times are in milliseconds and exclude the preparation before the run."""
     if subject.name != "reference":
         pytest.skip("a device has a clock of its own")

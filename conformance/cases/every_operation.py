@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,6 +25,11 @@ from dualdnn.conformance.trial import POISON, prepare
 from dualdnn.reference import implemented, judge
 from dualdnn.reference.precision import PRECISION
 from dualdnn.reference.view import NUMPY_TYPES
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 TABLE: dict[str, Any] = tomllib.loads(
     resources.files("dualdnn.conformance.cases").joinpath("every_operation.toml").read_text(encoding="utf-8")
@@ -104,14 +109,14 @@ def element_bytes(operation: Operation, name: str) -> int:
     return NUMPY_TYPES[described.scalar_type].itemsize if isinstance(described, TensorSpec) else 1
 
 
-def test_there_is_a_sample_of_every_operation():
+def test_there_is_a_sample_of_every_operation() -> None:
     assert {type(operation) for operation in SAMPLES.values()} == set(implemented())
 
 
 @shows("cudnnStatus_t/c05")
 @samples
 @needs("is_python", "C has no memory that is known to be read-only")
-def test_what_is_written_is_not_read_only(caller, refuses, sample):
+def test_what_is_written_is_not_read_only(caller: Caller, refuses: Callable[..., bool], sample: Any) -> None:
     """Read-only outputs, indices and workspaces are refused; the same memory serves the inputs."""
     operation = ready(caller, sample)
     memory = prepare(operation, "normal", 0)
@@ -131,7 +136,7 @@ def test_what_is_written_is_not_read_only(caller, refuses, sample):
 @shows("cudnnStatus_t/c05")
 @samples
 @needs("cites_clauses", "the document names no alignment, and a fault on a GPU ends the process's work there")
-def test_operands_begin_at_elements(caller, refuses, sample):
+def test_operands_begin_at_elements(caller: Caller, refuses: Callable[..., bool], sample: Any) -> None:
     """Any address aligned to an element is accepted, and every other refused; workspaces begin anywhere."""
     operation = ready(caller, sample)
     memory, absent = present(operation)
@@ -155,7 +160,7 @@ def test_operands_begin_at_elements(caller, refuses, sample):
 @shows("cudnnStatus_t/c05")
 @samples
 @needs("cites_clauses", "what a foreign library makes of shared memory is not determined")
-def test_outputs_share_no_part_of_another_operand(caller, refuses, sample):
+def test_outputs_share_no_part_of_another_operand(caller: Caller, refuses: Callable[..., bool], sample: Any) -> None:
     """An output that overlaps part of another operand is refused; adjacent operands in one buffer are right."""
     operation = ready(caller, sample)
     memory, absent = present(operation)
@@ -191,7 +196,7 @@ def test_outputs_share_no_part_of_another_operand(caller, refuses, sample):
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if name not in UNSCALED])
 @pytest.mark.parametrize("inputs", ["normal", "ties"])
-def test_infinite_factors(trial, caller, sample, inputs):
+def test_infinite_factors(trial: Callable[..., Trial], caller: Caller, sample: Any, inputs: str) -> None:
     """An infinite factor multiplies as in IEEE 754 wherever the result is determined (docs/errata.md, D031)."""
     operation: Any = ready(caller, sample)
     for name in ("alpha", "beta"):
@@ -201,7 +206,7 @@ def test_infinite_factors(trial, caller, sample, inputs):
 
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if not name.startswith(MOSTLY_OPEN)])
-def test_infinite_operands(trial, caller, sample):
+def test_infinite_operands(trial: Callable[..., Trial], caller: Caller, sample: Any) -> None:
     """Infinities in an operand give the formula's result, unless it depends on an undocumented order of products."""
     operation = ready(caller, sample)
     for name in operation.inputs:
@@ -224,7 +229,7 @@ OF_SIZES = (
 )
 @samples
 @needs("knows_sizes", "a foreign library cannot know the sizes of buffers")
-def test_memory_that_is_short_by_a_byte(caller, refuses, sample):
+def test_memory_that_is_short_by_a_byte(caller: Caller, refuses: Callable[..., bool], sample: Any) -> None:
     """Memory of an operand that is a byte too short is refused, by itself or by its size, and all memory stays as it was."""
     operation = ready(caller, sample)
     memory, absent = present(operation)
@@ -254,7 +259,9 @@ ODD = 1 + 2.0**-12  # TF32 rounds this number to 1.
 @shows("cudnnMathType_t/c03 c04")
 @pytest.mark.parametrize("override", [False, True], ids=["FMA", "override"])
 @pytest.mark.parametrize("which", TABLE["products"])
-def test_factors_keep_their_bits(subject, caller, monkeypatch, which, override):
+def test_factors_keep_their_bits(
+    subject: Subject, caller: Caller, monkeypatch: pytest.MonkeyPatch, which: Any, override: bool
+) -> None:
     """CUDNN_FMA_MATH rounds no factor to TF32, and NVIDIA_TF32_OVERRIDE=0 forbids it for all math types.
 
     Sums of few numbers are exact.

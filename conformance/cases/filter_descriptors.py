@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnFoldingDirection_t
@@ -19,7 +22,7 @@ fresh = fresh_descriptor("Filter")
 
 
 @shows("cudnnCreateFilterDescriptor/c01 c02", "cudnnFilterDescriptor_t/c01", "cudnnDestroyFilterDescriptor/c01 c02")
-def test_create_and_destroy(cudnn):
+def test_create_and_destroy(cudnn: Any) -> None:
     """Descriptors are independent of each other and live until they are destroyed."""
     first, second = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateFilterDescriptor()
     cudnn.cudnnSetFilter4dDescriptor(first, FLOAT, NCHW, 1, 2, 3, 4)
@@ -30,7 +33,7 @@ def test_create_and_destroy(cudnn):
 
 
 @shows("cudnnFilterDescriptor_t/c02")
-def test_fresh_reads_as_zeros(cudnn, fresh):
+def test_fresh_reads_as_zeros(cudnn: Any, fresh: Any) -> None:
     assert tuple(cudnn.cudnnGetFilter4dDescriptor(fresh)) == (FLOAT, NCHW, 0, 0, 0, 0)
     assert cudnn.cudnnGetFilterNdDescriptor(fresh, 4).nbDims == 0
     assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 0
@@ -40,7 +43,7 @@ def test_fresh_reads_as_zeros(cudnn, fresh):
        "cudnnFilterDescriptor_t/c02", "cudnnDataType_t/c01")  # fmt: skip
 @pytest.mark.parametrize("tensor_format", FORMATS, ids=by_name)
 @pytest.mark.parametrize("data_type", SCALARS, ids=by_name)
-def test_4d(cudnn, fresh, data_type, tensor_format):
+def test_4d(cudnn: Any, fresh: Any, data_type: Any, tensor_format: Any) -> None:
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, tensor_format, *SIZES)
     assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, tensor_format, *SIZES)
     assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 5 * 3 * 2 * 7 * SCALARS[data_type]
@@ -50,7 +53,7 @@ def test_4d(cudnn, fresh, data_type, tensor_format):
        "cudnnFilterDescriptor_t/c02")  # fmt: skip
 @pytest.mark.parametrize("rank", range(3, 9))
 @pytest.mark.parametrize("tensor_format", FORMATS, ids=by_name)
-def test_nd(cudnn, fresh, tensor_format, rank):
+def test_nd(cudnn: Any, fresh: Any, tensor_format: Any, rank: int) -> None:
     """The dimensions read back as set, K and C first in both formats, no more than requested."""
     dims = (4, 3, 2, 5, 1, 3, 2, 2)[:rank]
     cudnn.cudnnSetFilterNdDescriptor(fresh, HALF, tensor_format, rank, dims)
@@ -61,7 +64,7 @@ def test_nd(cudnn, fresh, tensor_format, rank):
 
 
 @shows("cudnnGetFilter4dDescriptor/c08")
-def test_4d_getter_of_other_ranks(cudnn, fresh):
+def test_4d_getter_of_other_ranks(cudnn: Any, fresh: Any) -> None:
     """The 4-D getter gives the first four dimensions, and zeros for missing ones."""
     cudnn.cudnnSetFilterNdDescriptor(fresh, FLOAT, NCHW, 3, (4, 3, 2))
     assert cudnn.cudnnGetFilter4dDescriptor(fresh)[2:] == (4, 3, 2, 0)
@@ -71,7 +74,7 @@ def test_4d_getter_of_other_ranks(cudnn, fresh):
 
 @shows("cudnnTensorFormat_t/c06", "cudnnGetFilterSizeInBytes/c01", "cudnnGetFilter4dDescriptor/c04")
 @pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
-def test_vectors_4d_getter(cudnn, fresh, data_type):
+def test_vectors_4d_getter(cudnn: Any, fresh: Any, data_type: Any) -> None:
     """c counts channels; the size is that of one byte per channel."""
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW_VECT_C, 2, 64, 3, 5)
     assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, NCHW_VECT_C, 2, 64, 3, 5)
@@ -81,7 +84,7 @@ def test_vectors_4d_getter(cudnn, fresh, data_type):
 
 @shows("cudnnGetFilterSizeInBytes/c03")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=by_name)
-def test_sizes_exceed_size_t(cudnn, fresh, refuses, data_type):
+def test_sizes_exceed_size_t(cudnn: Any, fresh: Any, refuses: Callable[..., bool], data_type: Any) -> None:
     """A filter size that size_t cannot hold is refused, not wrapped (D069)."""
     nbytes = SCALARS[data_type]
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, 15, 1)
@@ -94,7 +97,7 @@ def test_sizes_exceed_size_t(cudnn, fresh, refuses, data_type):
     assert cudnn.cudnnGetFilterSizeInBytes(fresh) == max(16 // nbytes - 1, 1) * nbytes * 2**60
 
 
-def converted(caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray:
+def converted(caller: Caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray:
     """Return the memory of a filter of 0, 1, 2 ... after its conversion into another format."""
     rank = len(source.dims)
     transform = TransformSpec(
@@ -110,7 +113,7 @@ def converted(caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray
 class FourDimensional(Caller):
     """Describes filters by the setter of four dimensions."""
 
-    def descriptor(self, spec):
+    def descriptor(self, spec: Any) -> Any:
         if not isinstance(spec, FilterSpec):
             return super().descriptor(spec)
         made = self.cudnn.cudnnCreateFilterDescriptor()
@@ -120,7 +123,7 @@ class FourDimensional(Caller):
 
 @shows("cudnnSetFilter4dDescriptor/c02 c04 c05", "cudnnSetFilterNdDescriptor/c02 c04 c07")
 @pytest.mark.parametrize("kind", [Caller, FourDimensional], ids=["nd", "4d"])
-def test_memory_order(caller, kind):
+def test_memory_order(caller: Caller, kind: Any) -> None:
     """NCHW stores KCRS and NHWC stores KRSC, element by element as documented."""
     caller = kind(caller.cudnn, caller.handle)
     _, c_, r_, s_ = dims = (3, 5, 2, 4)
@@ -134,7 +137,7 @@ def test_memory_order(caller, kind):
 
 @shows("cudnnSetFilterNdDescriptor/c05 c06 c08 c09")
 @pytest.mark.parametrize("dims", [(3, 5, 4), (3, 5, 2, 4, 3), (2, 3, 2, 4, 3, 2)], ids=str)
-def test_memory_order_of_other_ranks(caller, dims):
+def test_memory_order_of_other_ranks(caller: Caller, dims: Any) -> None:
     """NCHW is KCR and KCRS..., NHWC is KRC and KRS...C."""
     count = np.prod(dims)
     got = converted(caller, FilterSpec(FLOAT, NCHW, dims), FilterSpec(FLOAT, NHWC, dims))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,17 +14,20 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.marks import shows
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 pytestmark = pytest.mark.ours
 NUMBERS = np.arange(48, dtype=np.float32)
 
 
 @pytest.fixture
-def memory(handle):
+def memory(handle: Any) -> Any:
     return handle.to_device(NUMBERS)
 
 
 @shows("cudnnStatus_t/c05")
-def test_memory_of_the_program(subject, cudnn, handle, refuses):
+def test_memory_of_the_program(subject: Subject, cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     """The reference reads and writes arrays of the program in place.
 
     An array with gaps, with objects, or too small is refused.
@@ -52,14 +57,18 @@ def test_memory_of_the_program(subject, cudnn, handle, refuses):
 class Interface:
     """Presents memory as the CUDA array interface describes it."""
 
-    def __init__(self, address, shape=(6,), typestr="<f4", read_only=False, **entries):
+    def __init__(
+        self, address: Any, shape: Any = (6,), typestr: str = "<f4", read_only: bool = False, **entries: Any
+    ) -> None:
         self.__cuda_array_interface__ = {
             "version": 3, "data": (address, read_only), "typestr": typestr, "shape": shape, **entries
         }  # fmt: skip
 
 
 @shows("cudnnStatus_t/c05")
-def test_device_memory_of_the_program(subject, cudnn, handle, refuses, memory):
+def test_device_memory_of_the_program(
+    subject: Subject, cudnn: Any, handle: Any, refuses: Callable[..., bool], memory: Any
+) -> None:
     """A device takes addresses and objects with the CUDA array interface, and uses as much memory as that reports."""
     if subject.name == "reference":
         pytest.skip("it has memory of the host")

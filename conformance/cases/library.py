@@ -7,8 +7,10 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,12 @@ from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, MAPPING_ERROR, NOT_I
 from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.trial import attempt
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+
 # Each name of an enumeration has the number that the public headers give it.
 ENUMERATORS = json.loads(
     resources.files("dualdnn.conformance").joinpath("enumerators.json").read_text(encoding="utf-8")
@@ -35,14 +43,14 @@ OPERATION = ActivationForward(
 
 @shows("cudnnCreate/c01 c10 c19", "cudnnHandle_t/c01 c03", "cudnnDestroy/c01 c04")
 @needs("computes", "this subject computes on a GPU only, and there is none")
-def test_create_and_destroy(subject, cudnn):
+def test_create_and_destroy(subject: Subject, cudnn: Any) -> None:
     handle = subject.new_handle()
     assert handle is not None
     assert cudnn.cudnnDestroy(handle) is None
 
 
 @shows("cudnnCreate/c06", "cudnnHandle_t/c05")
-def test_several_handles_keep_their_streams(subject, cudnn, handle):
+def test_several_handles_keep_their_streams(subject: Subject, cudnn: Any, handle: Any) -> None:
     other = subject.new_handle()
     stream = other.new_stream()
     cudnn.cudnnSetStream(other, stream)
@@ -54,7 +62,7 @@ def test_several_handles_keep_their_streams(subject, cudnn, handle):
 
 @shows("cudnnHandle_t/c02 c03", "cudnnStatus_t/c03", "cudnnCreate/c03")
 @needs("survives_stray_pointers", "a destroyed handle is a stray pointer to a foreign library")
-def test_a_destroyed_handle_is_not_initialized(subject, cudnn, refuses):
+def test_a_destroyed_handle_is_not_initialized(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     handle, x = subject.new_handle(), cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensor4dDescriptor(x, 0, 0, 1, 1, 1, 1)
     memory = handle.to_device(np.ones(1, np.float32))
@@ -70,7 +78,7 @@ def test_a_destroyed_handle_is_not_initialized(subject, cudnn, refuses):
 
 
 @shows("cudnnGetStream/c02 c04")
-def test_stream_is_null_by_default_and_again_after_reset(cudnn, handle):
+def test_stream_is_null_by_default_and_again_after_reset(cudnn: Any, handle: Any) -> None:
     assert cudnn.cudnnGetStream(handle) is None
     stream = handle.new_stream()
     cudnn.cudnnSetStream(handle, stream)
@@ -81,7 +89,7 @@ def test_stream_is_null_by_default_and_again_after_reset(cudnn, handle):
 
 @pytest.mark.ours
 @shows("cudnnGetStream/c01")
-def test_the_stream_that_was_set_comes_back(cudnn, handle, monkeypatch):
+def test_the_stream_that_was_set_comes_back(cudnn: Any, handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream comes back as it was set, for example a number, not as the backend's object."""
     number, adopted = 12345, handle.new_stream()
     monkeypatch.setattr(handle.backend, "stream", lambda value: value and adopted)
@@ -91,7 +99,7 @@ def test_the_stream_that_was_set_comes_back(cudnn, handle, monkeypatch):
 
 
 @shows("cudnnSetStream/c01 c02 c04 c07", "cudnnGetStream/c01")
-def test_work_in_a_stream_runs_in_order(cudnn, caller):
+def test_work_in_a_stream_runs_in_order(cudnn: Any, caller: Caller) -> None:
     """Each call reads what the one before it wrote; only the stream orders them."""
     stream = caller.handle.new_stream()
     cudnn.cudnnSetStream(caller.handle, stream)
@@ -105,7 +113,7 @@ def test_work_in_a_stream_runs_in_order(cudnn, caller):
 
 
 @needs("is_python", "a foreign stream is a stray pointer to a foreign library")
-def test_stream_of_another_device(cudnn, handle, refuses):
+def test_stream_of_another_device(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     class ForeignStream:
         def synchronize(self) -> None: ...
 
@@ -115,7 +123,7 @@ def test_stream_of_another_device(cudnn, handle, refuses):
 
 
 @shows("cudnnGetVersion/c01")
-def test_version(subject, cudnn):
+def test_version(subject: Subject, cudnn: Any) -> None:
     version = cudnn.cudnnGetVersion()
     scale = 10000 if version >= 90000 else 1000
     parts = [cudnn.cudnnGetProperty(kind) for kind in api.libraryPropertyType]
@@ -125,7 +133,7 @@ def test_version(subject, cudnn):
 
 
 @shows("cudnnGetProperty/c01 c03")
-def test_property(subject, cudnn):
+def test_property(subject: Subject, cudnn: Any) -> None:
     major, minor, patch = (
         cudnn.cudnnGetProperty(kind) for kind in (api.MAJOR_VERSION, api.MINOR_VERSION, api.PATCH_LEVEL)
     )
@@ -135,14 +143,14 @@ def test_property(subject, cudnn):
 
 
 @shows("cudnnGetCudartVersion/c01")
-def test_cudart_version(cudnn):
+def test_cudart_version(cudnn: Any) -> None:
     """A toolkit's number is major * 1000 + minor * 10; a build without CUDA returns 0."""
     version = cudnn.cudnnGetCudartVersion()
     assert version == 0 or (version >= 9000 and version % 10 == 0)
 
 
 @shows("cudnnGetErrorString/c01-c04", "cudnnStatus_t/c01")
-def test_error_strings(cudnn):
+def test_error_strings(cudnn: Any) -> None:
     for status in api.cudnnStatus_t:
         assert cudnn.cudnnGetErrorString(status) == status.name
     for number in (-1, 15, 10**6):
@@ -154,7 +162,7 @@ def test_error_strings(cudnn):
 @needs(
     "is_python", "the numbers of a C library are in its header; its descriptors show them by the cases of each family"
 )
-def test_enumerators_have_the_numbers_of_the_headers(cudnn, enumeration):
+def test_enumerators_have_the_numbers_of_the_headers(cudnn: Any, enumeration: Any) -> None:
     """The enumerators have these numbers as types and as constants (docs/errata.md, D016)."""
     numbers = ENUMERATORS[enumeration]
     assert {member.name: member.value for member in ENUMERATIONS[enumeration]} == numbers
@@ -167,7 +175,7 @@ VERSIONED = ("OpsInfer", "OpsTrain", "AdvInfer", "AdvTrain")  # parts of the lib
 @shows("cudnnOpsInferVersionCheck/c01 c03", "cudnnOpsTrainVersionCheck/c01 c02", "cudnnAdvInferVersionCheck/c01 c02",
        "cudnnAdvTrainVersionCheck/c01 c02")  # fmt: skip
 @pytest.mark.parametrize("part", VERSIONED)
-def test_version_check(cudnn, part):
+def test_version_check(cudnn: Any, part: Any) -> None:
     assert getattr(cudnn, f"cudnn{part}VersionCheck")() is None
 
 
@@ -178,7 +186,9 @@ def test_version_check(cudnn, part):
 )
 @pytest.mark.parametrize("part", VERSIONED)
 @needs("is_python", "only of our own package a part can be given another version")
-def test_versions_that_differ(cudnn, refuses, monkeypatch, part):
+def test_versions_that_differ(
+    cudnn: Any, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch, part: Any
+) -> None:
     monkeypatch.setattr("dualdnn.reference.__version__", "0.0.0")
     clause = f"cudnn{part}VersionCheck/{'c04' if part == 'OpsInfer' else 'c03'}"
     refuses(api.CUDNN_STATUS_VERSION_MISMATCH, clause, getattr(cudnn, f"cudnn{part}VersionCheck"))
@@ -186,21 +196,21 @@ def test_versions_that_differ(cudnn, refuses, monkeypatch, part):
 
 @shows("cudnnQueryRuntimeError/c12 c16 c17 c20", "cudnnErrQueryMode_t/c01")
 @pytest.mark.parametrize("mode", list(Query), ids=lambda m: m.name)
-def test_runtime_error_is_success_when_nothing_failed(cudnn, handle, mode):
+def test_runtime_error_is_success_when_nothing_failed(cudnn: Any, handle: Any, mode: Any) -> None:
     handle.synchronize()
     assert cudnn.cudnnQueryRuntimeError(handle, mode, None) == api.CUDNN_STATUS_SUCCESS
 
 
 @shows("cudnnQueryRuntimeError/c16 c17")
 @needs("is_python", "only our handles can be given an error to report")
-def test_runtime_error_is_reported_once(cudnn, handle):
+def test_runtime_error_is_reported_once(cudnn: Any, handle: Any) -> None:
     overflow = api.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
     handle.runtime_error = overflow
     assert cudnn.cudnnQueryRuntimeError(handle, Query.CUDNN_ERRQUERY_BLOCKING, None) == overflow
     assert cudnn.cudnnQueryRuntimeError(handle, Query.CUDNN_ERRQUERY_RAWCODE, None) == api.CUDNN_STATUS_SUCCESS
 
 
-def test_runtime_error_arguments(cudnn, handle, refuses):
+def test_runtime_error_arguments(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     raw = Query.CUDNN_ERRQUERY_RAWCODE
     for clause, *given in (("c21", None, raw, None), ("c21", handle, 3, None), ("c19", handle, raw, object())):
         refuses(BAD_PARAM, f"cudnnQueryRuntimeError/{clause}", cudnn.cudnnQueryRuntimeError, *given)
@@ -208,7 +218,7 @@ def test_runtime_error_arguments(cudnn, handle, refuses):
 
 @shows("cudnnQueryRuntimeError/c01", "cudnnStatus_t/c05")
 @needs("knows_sizes", "a foreign library cannot know the sizes of buffers")
-def test_arguments_are_checked_before_anything_runs(cudnn, caller, refuses):
+def test_arguments_are_checked_before_anything_runs(cudnn: Any, caller: Caller, refuses: Callable[..., bool]) -> None:
     """A buffer that is too small, freed, read-only or no memory at all is refused, and nothing is written."""
     memory = caller.handle.to_device(np.ones(SPEC.count, np.float32))
     small = caller.handle.allocate(SPEC.nbytes - 1)
@@ -222,14 +232,20 @@ def test_arguments_are_checked_before_anything_runs(cudnn, caller, refuses):
 
 @shows("cudnnStatus_t/c08", "cudnnActivationForward/c17", "cudnnSetCallback/c09", "cudnnQueryRuntimeError/c02")
 @needs("is_python", "only our backends can be made to fail")
-def test_a_kernel_that_fails_is_reported_as_fatal(cudnn, caller, refuses, logged, monkeypatch):
+def test_a_kernel_that_fails_is_reported_as_fatal(
+    cudnn: Any,
+    caller: Caller,
+    refuses: Callable[..., bool],
+    logged: Callable[..., list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A call that passes all checks and fails while it runs returns a fatal status, and leaves memory as it was.
 
     A GPU's context would not survive a failing kernel, and the emulated device refuses what would make one fail. So the
     case injects the failure between the call and the backend.
     """
 
-    def fails(operands, stream):
+    def fails(operands: Any, stream: Any) -> None:
         raise BackendError("an access that is out of bounds")
 
     monkeypatch.setattr(caller.handle.backend, "prepare", lambda operation: fails)
@@ -245,7 +261,7 @@ def test_a_kernel_that_fails_is_reported_as_fatal(cudnn, caller, refuses, logged
 
 @shows("cudnnCreate/c09")
 @needs("cites_clauses", "one handle per thread is the recommendation for a foreign library")
-def test_threads_share_a_handle_safely(caller):
+def test_threads_share_a_handle_safely(caller: Caller) -> None:
     def work(seed: int) -> list[str]:
         results = (attempt(caller, OPERATION, seed=seed * 10 + n) for n in range(5))
         return [result.explanation() for result in results if not result.passed]
@@ -255,7 +271,7 @@ def test_threads_share_a_handle_safely(caller):
 
 
 @shows("cudnnGetCallback/c01-c06", "cudnnSetCallback/c01 c10 c14 c15 c19")
-def test_callback_state(cudnn, logged):
+def test_callback_state(cudnn: Any, logged: Callable[..., list[Any]]) -> None:
     def callback(*_message: object) -> None: ...
 
     cudnn.cudnnSetCallback(api.CUDNN_SEV_ERROR_EN, None, callback)
@@ -271,7 +287,7 @@ def test_callback_state(cudnn, logged):
 @pytest.mark.parametrize(
     "mask, kept", [(0, 0), (1, 0), (2, 2), (4, 4), (8, 8), (0xE, 0xE), (0xF, 0xE), (0x10, 0), (0xFFFFFFFF, 0xE)]
 )
-def test_mask_has_a_bit_for_each_severity(cudnn, logged, mask, kept):
+def test_mask_has_a_bit_for_each_severity(cudnn: Any, logged: Callable[..., list[Any]], mask: int, kept: int) -> None:
     cudnn.cudnnSetCallback(mask, None, None)
     assert cudnn.cudnnGetCallback().mask == kept
     for severity in ("ERROR", "WARNING", "INFO"):
@@ -279,7 +295,7 @@ def test_mask_has_a_bit_for_each_severity(cudnn, logged, mask, kept):
 
 
 @shows("cudnnSetCallback/c03 c05 c08 c12 c13 c16-c18", "cudnnSeverity_t/c01")
-def test_info_channel_reports_calls(cudnn, logged):
+def test_info_channel_reports_calls(cudnn: Any, logged: Callable[..., list[Any]]) -> None:
     udata = ["untouched"]
     messages = logged(api.CUDNN_SEV_INFO_EN, udata)
     descriptor = cudnn.cudnnCreateTensorDescriptor()
@@ -299,7 +315,7 @@ def test_info_channel_reports_calls(cudnn, logged):
 
 
 @shows("cudnnSetCallback/c16 c17")
-def test_messages_name_process_and_thread(subject, cudnn, logged):
+def test_messages_name_process_and_thread(subject: Subject, cudnn: Any, logged: Callable[..., list[Any]]) -> None:
     """Messages name the caller's process and thread: a second thread has two other numbers."""
     messages = logged(api.CUDNN_SEV_INFO_EN)
     native = []
@@ -322,7 +338,7 @@ def test_messages_name_process_and_thread(subject, cudnn, logged):
 
 
 @shows("cudnnSetCallback/c16 c17")
-def test_times_of_messages(cudnn, logged):
+def test_times_of_messages(cudnn: Any, logged: Callable[..., list[Any]]) -> None:
     """The absolute time is the clock's, in seconds and microseconds; the time since the start is in seconds."""
     messages, before = logged(api.CUDNN_SEV_INFO_EN), time.time()
     for _ in range(2):
@@ -337,7 +353,7 @@ def test_times_of_messages(cudnn, logged):
 
 @shows("cudnnSetCallback/c16 c17")
 @pytest.mark.ours
-def test_messages_name_handle_and_stream(cudnn, handle, logged):
+def test_messages_name_handle_and_stream(cudnn: Any, handle: Any, logged: Callable[..., list[Any]]) -> None:
     """A message of a call with a handle names it and its stream, if one is set; other messages name neither."""
     messages, stream = logged(api.CUDNN_SEV_INFO_EN), handle.new_stream()
     for wanted in (None, stream):
@@ -360,7 +376,7 @@ def test_messages_name_handle_and_stream(cudnn, handle, logged):
 @pytest.mark.parametrize(
     "mask", [api.CUDNN_SEV_ERROR_EN, api.CUDNN_SEV_WARNING_EN, api.CUDNN_SEV_ERROR_EN | api.CUDNN_SEV_WARNING_EN]
 )
-def test_error_and_warning_channels_have_no_function(cudnn, logged, mask):
+def test_error_and_warning_channels_have_no_function(cudnn: Any, logged: Callable[..., list[Any]], mask: Any) -> None:
     messages = logged(mask)
     with pytest.raises(CudnnError):
         cudnn.cudnnSetTensor4dDescriptor(cudnn.cudnnCreateTensorDescriptor(), 0, 0, -1, 1, 1, 1)
@@ -370,7 +386,14 @@ def test_error_and_warning_channels_have_no_function(cudnn, logged, mask):
 @shows("cudnnSetCallback/c11")
 @pytest.mark.parametrize("destination", ["file", "stdout", "stderr", None])
 @needs("is_python", "a foreign library reads its environment when it is loaded")
-def test_built_in_callback_writes_where_the_environment_says(cudnn, logged, monkeypatch, tmp_path, capsys, destination):
+def test_built_in_callback_writes_where_the_environment_says(
+    cudnn: Any,
+    logged: Callable[..., list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: Any,
+    destination: Any,
+) -> None:
     target = str(tmp_path / "log.txt") if destination == "file" else destination
     if target is None:
         monkeypatch.delenv("CUDNN_LOGDEST_DBG", raising=False)
@@ -389,7 +412,7 @@ def test_built_in_callback_writes_where_the_environment_says(cudnn, logged, monk
 
 @shows("cudnnCreateActivationDescriptor/c01 c02", "cudnnActivationDescriptor_t/c01", "cudnnDestroyActivationDescriptor/c01 c02",
        "cudnnSetActivationDescriptor/c01 c06", "cudnnGetActivationDescriptor/c01-c04 c06")  # fmt: skip
-def test_activation_descriptor_round_trip(cudnn):
+def test_activation_descriptor_round_trip(cudnn: Any) -> None:
     for mode in api.cudnnActivationMode_t:
         for nan in api.cudnnNanPropagation_t:
             descriptor = cudnn.cudnnCreateActivationDescriptor()
@@ -400,7 +423,7 @@ def test_activation_descriptor_round_trip(cudnn):
 
 @shows("cudnnActivationDescriptor_t/c02")
 @needs("survives_stray_pointers", "a fresh descriptor of a foreign library holds undefined memory")
-def test_activation_descriptor_must_be_initialised(cudnn, caller, refuses):
+def test_activation_descriptor_must_be_initialised(cudnn: Any, caller: Caller, refuses: Callable[..., bool]) -> None:
     fresh, tensor = cudnn.cudnnCreateActivationDescriptor(), caller.tensor(SPEC)
     memory = caller.handle.to_device(np.ones(SPEC.count, np.float32))
     arguments = (caller.handle, fresh, 1.0, tensor, memory, 0.0, tensor, memory)

@@ -5,6 +5,8 @@ Declared differences (differences/) are separate cases.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from dualdnn.conformance.differences import explanation_of
 from dualdnn.conformance.recorded.grouping import (
@@ -23,15 +25,19 @@ from dualdnn.conformance.recorded.grouping import (
 from dualdnn.conformance.recorded.judging import AGREES, SKIPPED
 from dualdnn.conformance.subjects.recorded import RecordedSubject
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.suite.evidence import Evidence
 
-def held(subject) -> None:
+
+def held(subject: Subject) -> None:
     """Skip subjects whose choices, where the document leaves one open, are unknown."""
     if not (subject.cites_clauses or isinstance(subject, RecordedSubject)):
         pytest.skip("a library that cites no clauses may answer otherwise than the recorded one")
 
 
 @pytest.mark.per_subject("calls", groups)
-def test_calls(subject, calls, evidence):
+def test_calls(subject: Subject, calls: Any, evidence: Evidence) -> None:
     """Every call of the group agrees with its record, apart from declared differences."""
     held(subject)
     if calls.reason:
@@ -54,7 +60,7 @@ def test_calls(subject, calls, evidence):
 
 
 @pytest.mark.per_subject("difference", differences)
-def test_difference(subject, difference, evidence):
+def test_difference(subject: Subject, difference: Any, evidence: Evidence) -> None:
     """Our backends still differ from the recorded library as declared.
 
     The recorded library differs in exactly the named records, and in the named way.

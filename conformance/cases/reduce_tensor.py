@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,11 @@ from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 from dualdnn.reference.view import write
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 ADD, MUL, MIN, MAX, AMAX, AVG, NORM1, NORM2, MUL_NO_ZEROS = OPERATIONS = tuple(cudnnReduceTensorOp_t)
 WIDE = Width.CUDNN_32BIT_INDICES
@@ -49,10 +55,10 @@ def reduction(
 
 
 @pytest.fixture
-def trial(trial, caller):
+def trial(trial: Callable[..., Trial], caller: Caller) -> Any:
     """Run and judge an operation with the workspace that the subject asks for."""
 
-    def run(operation, **options):
+    def run(operation: Any, **options: Any) -> Any:
         before = {name: bytes_ for name, bytes_ in options.pop("before", {}).items() if name != "workspace"}
         return trial(sized(caller, operation), before=before or None, **options)
 
@@ -65,7 +71,9 @@ def masked(dims: tuple[int, ...], mask: tuple[int, ...]) -> tuple[int, ...]:
 
 @shows("cudnnReduceTensor/c15 c23")
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_eight_dimensions_and_no_more(trial, caller, refuses, layout):
+def test_eight_dimensions_and_no_more(
+    trial: Callable[..., Trial], caller: Caller, refuses: Callable[..., bool], layout: Any
+) -> None:
     dims = (2, 3, 1, 2, 3, 2, 1, 2)
     for mask in [(1, 0) * 4, (0, 1) * 4, (1, 1, 0, 0) * 2, (1,) * 8, (0, 0, 0, 0, 1, 0, 0, 0)]:
         trial(reduction(MAX, laid_out(FLOAT, dims, layout), laid_out(FLOAT, masked(dims, mask), layout), indices=True))
@@ -86,7 +94,7 @@ LONG = [((3, 16, 28, 28), (1, 16, 1, 1)), ((5, 7, 31, 33), (1, 7, 1, 1)), ((2, 8
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE, INT8], ids=by_name)
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("dims, to", LONG, ids=lambda d: "x".join(map(str, d)))
-def test_long_reductions(trial, dims, to, tensor_format, data_type):
+def test_long_reductions(trial: Callable[..., Trial], dims: Any, to: Any, tensor_format: Any, data_type: Any) -> None:
     """The sums of these inputs are exact: a single wrong element shows, however long the reduction."""
     A, C = (
         TensorSpec.packed(data_type, dims, tensor_format),
@@ -111,7 +119,7 @@ def with_few_factors(operation: ReduceTensor) -> dict[str, Any]:
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
-def test_the_same_bits_every_time(caller, tensor_format, data_type):
+def test_the_same_bits_every_time(caller: Caller, tensor_format: Any, data_type: Any) -> None:
     operation = reduction(
         ADD, TensorSpec.packed(data_type, (5, 7, 31, 33), tensor_format), TensorSpec.packed(FLOAT, (1, 7, 1, 1))
     )
@@ -159,14 +167,14 @@ ROWS = [[1, NAN, 3, 2], [-INF, NAN, -5, -7], [NAN, 0, 0, 0], [3, 2, 1, NAN], [IN
     ],
     ids=[f"{by_name(op)}-{by_name(nan)}" for nan in (IGNORE, PROPAGATE) for op in (MIN, MAX, AMAX)],
 )
-def test_extrema_among_nan(trial, op, nan, values, indices):
+def test_extrema_among_nan(trial: Callable[..., Trial], op: Any, nan: Any, values: Any, indices: Any) -> None:
     found, positions = reduced_rows(trial, ROWS, op, nan)
     np.testing.assert_array_equal(found, values)
     assert positions == indices
 
 
 @pytest.mark.parametrize("op, nothing", [(MIN, INF), (MAX, -INF), (AMAX, 0.0)], ids=by_name)
-def test_extremum_of_nothing_but_nan(trial, op, nothing):
+def test_extremum_of_nothing_but_nan(trial: Callable[..., Trial], op: Any, nothing: Any) -> None:
     """Without propagation, NaN is ignored. A row of only NaN gives the extremum of an empty set, at position 0."""
     values, indices = reduced_rows(trial, [[NAN] * 4, [NAN, 7, 7, NAN]], op, IGNORE)
     assert values == [nothing, 7]
@@ -175,7 +183,7 @@ def test_extremum_of_nothing_but_nan(trial, op, nothing):
 
 @pytest.mark.parametrize("nan", list(Nan), ids=by_name)
 @pytest.mark.parametrize("op, infinity", [(MIN, INF), (MAX, -INF)], ids=by_name)
-def test_extremum_of_equal_infinities(trial, op, infinity, nan):
+def test_extremum_of_equal_infinities(trial: Callable[..., Trial], op: Any, infinity: Any, nan: Any) -> None:
     assert reduced_rows(trial, [[infinity] * 4], op, nan) == ([infinity], [0])
 
 
@@ -188,13 +196,13 @@ FACTORS = [[0, -0.0, 0], [0, 2, 3], [1, 2, 3], [3, 2, 1], [-3, -2, 1], [NAN, 0, 
     [(MUL, [0, 0, 6, 6, 6, NAN, NAN, -INF, NAN]), (MUL_NO_ZEROS, [1, 6, 6, 6, 6, NAN, INF, -INF, NAN])],
     ids=["MUL", "MUL_NO_ZEROS"],
 )
-def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
+def test_products_with_zeros_infinities_and_nan(trial: Callable[..., Trial], op: Any, values: Any, nan: Any) -> None:
     """A product without factors is 1; zeros of both signs are left out; NaN is a factor whatever the descriptor says."""
     np.testing.assert_array_equal(reduced_rows(trial, FACTORS, op, nan)[0], values)
 
 
 @pytest.mark.parametrize("op", [ADD, AVG, NORM1, NORM2], ids=by_name)
-def test_squares_are_subnormal(trial, op):
+def test_squares_are_subnormal(trial: Callable[..., Trial], op: Any) -> None:
     """Numbers are right although float rounds their squares to few bits, or to zero."""
     reduced_rows(trial, [[4e-23, -4e-23, 3e-23], [1e-21, 2e-21, 3e-21], [1e-20, 0, 1e-30]], op, PROPAGATE)
 
@@ -203,7 +211,7 @@ def test_squares_are_subnormal(trial, op):
 
 
 @shows("cudnnReduceTensor/c06", "cudnnReduceTensorIndices_t/c01")
-def test_no_indices_unless_asked_for(trial, caller):
+def test_no_indices_unless_asked_for(trial: Callable[..., Trial], caller: Caller) -> None:
     for op in INDEXED:
         operation = reduction(op)
         memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
@@ -213,7 +221,7 @@ def test_no_indices_unless_asked_for(trial, caller):
 
 
 @shows("cudnnReduceTensor/c08", "cudnnIndicesType_t/c01", "cudnnSetReduceTensorDescriptor/c06")
-def test_indices_of_32_bits(trial):
+def test_indices_of_32_bits(trial: Callable[..., Trial]) -> None:
     found = trial(reduction(MAX, indices=True), before=counting(reduction(MAX, indices=True))).after["indices"]
     assert found.view(np.uint32).tolist() == [39, 39, 39]
 
@@ -221,7 +229,7 @@ def test_indices_of_32_bits(trial):
 @shows("cudnnIndicesType_t/c01", "cudnnSetReduceTensorDescriptor/c06")
 @pytest.mark.parametrize("op", INDEXED, ids=by_name)
 @pytest.mark.parametrize("width", list(Width), ids=by_name)
-def test_indices_of_every_width(trial, width, op):
+def test_indices_of_every_width(trial: Callable[..., Trial], width: Any, op: Any) -> None:
     for dims, to in ((DIMS, OVER_CHANNELS), ((1, 1, 16, 16), (1, 1, 1, 1)), ((2, 8, 60, 64), (2, 8, 60, 1))):
         operation = reduction(
             op, TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, to), indices=True, width=width
@@ -234,7 +242,9 @@ def test_indices_of_every_width(trial, width, op):
 @pytest.mark.parametrize(
     "width, length", [(Width.CUDNN_8BIT_INDICES, 256), (Width.CUDNN_16BIT_INDICES, 65536)], ids=by_name
 )
-def test_indices_beyond_their_width(trial, refused, width, length):
+def test_indices_beyond_their_width(
+    trial: Callable[..., Trial], refused: Callable[..., None], width: Any, length: int
+) -> None:
     C = TensorSpec.packed(FLOAT, (1, 1, 1, 1))
     operation = reduction(MAX, TensorSpec.packed(FLOAT, (1, 1, 1, length)), C, indices=True, width=width)
     assert trial(operation, before=counting(operation)).after["indices"].tolist() == [255] * INDEX_BYTES[width]
@@ -256,7 +266,7 @@ def counting(operation: ReduceTensor) -> dict[str, Any]:
 ALL_TYPES = [FLOAT, DOUBLE, HALF, INT8, BFLOAT16, INT32, UINT8]
 
 
-def refusal_of(types: tuple[Any, ...]) -> tuple[Any, str] | None:
+def refusal_of(types: tuple[Any, ...]) -> Any:
     """Return the status that the document gives the types of A and C; None where they work."""
     if not set(types) <= {FLOAT, DOUBLE, HALF, INT8}:
         return NOT_SUPPORTED, "cudnnReduceTensor/c25"
@@ -267,7 +277,7 @@ def refusal_of(types: tuple[Any, ...]) -> tuple[Any, str] | None:
 
 @shows("cudnnReduceTensor/c11 c13 c25 c27 c29")
 @pytest.mark.parametrize("types", [types for types in product(ALL_TYPES, repeat=2) if refusal_of(types)], ids=by_name)
-def test_data_types_that_do_not_work(refused, types):
+def test_data_types_that_do_not_work(refused: Any, types: Any) -> None:
     A, C = TensorSpec.packed(types[0], DIMS), TensorSpec.packed(types[1], OVER_CHANNELS)
     refused(reduction(A=A, C=C), *refusal_of(types))
 
@@ -275,7 +285,9 @@ def test_data_types_that_do_not_work(refused, types):
 @shows("cudnnReduceTensor/c12 c14 c24")
 @pytest.mark.parametrize("types", TYPES, ids=by_name)
 @pytest.mark.parametrize("compute", [FLOAT, DOUBLE, HALF], ids=by_name)
-def test_type_of_the_computation(trial, refused, types, compute):
+def test_type_of_the_computation(
+    trial: Callable[..., Trial], refused: Callable[..., None], types: Any, compute: Any
+) -> None:
     A, C = TensorSpec.packed(types[0], DIMS), TensorSpec.packed(types[1], OVER_CHANNELS)
     operation = reduction(A=A, C=C, compute=compute)
     if compute == (DOUBLE if DOUBLE in types else FLOAT):
@@ -287,7 +299,9 @@ def test_type_of_the_computation(trial, refused, types, compute):
 @shows("cudnnReduceTensor/c17 c31", "cudnnGetReductionWorkspaceSize/c01 c03")
 @pytest.mark.parametrize("dims, to", LONG[:3], ids=lambda d: "x".join(map(str, d)))
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["one_byte_short", "none"])
-def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
+def test_workspace_too_small(
+    cudnn: Any, caller: Caller, refuses: Callable[..., bool], dims: Any, to: Any, all_of_it: bool
+) -> None:
     arguments = arguments_of(caller, reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to)))
     cudnn.cudnnReduceTensor(*arguments.values())  # Memory of exactly the reported size suffices.
     arguments["workspaceSizeInBytes"] = 0 if all_of_it else arguments["workspaceSizeInBytes"] - 1
@@ -297,7 +311,7 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
 
 @shows("cudnnReduceTensor/c17 c31")
 @pytest.mark.parametrize("size", [2**31 + 4, 2**32 + 4], ids=str)
-def test_size_exceeds_31_bits(subject, cudnn, caller, size):
+def test_size_exceeds_31_bits(subject: Subject, cudnn: Any, caller: Caller, size: Any) -> None:
     """A size beyond 31 bits is not truncated; only the size is that large."""
     if subject.is_python or subject.knows_sizes:
         pytest.skip("numbers of Python have any size, and memory of that size would be needed")
@@ -323,7 +337,7 @@ def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
 
 @shows("cudnnReduceTensor/c16")
 @pytest.mark.parametrize("nbytes", [0, 64])
-def test_null_indices_where_none_are_wanted(cudnn, caller, nbytes):
+def test_null_indices_where_none_are_wanted(cudnn: Any, caller: Caller, nbytes: int) -> None:
     operation = reduction(NORM2)
     arguments = {**arguments_of(caller, operation), "indices": None, "indicesSizeInBytes": nbytes}
     cudnn.cudnnReduceTensor(*arguments.values())
@@ -342,7 +356,7 @@ def described(arguments: dict[str, Any]) -> list[Any]:
 @shows("cudnnGetReductionIndicesSize/c01 c03", "cudnnReduceTensor/c16")
 @pytest.mark.parametrize("op", INDEXED, ids=by_name)
 @pytest.mark.parametrize("wanted", [False, True], ids=["no_indices", "indices"])
-def test_size_of_the_indices(cudnn, caller, wanted, op):
+def test_size_of_the_indices(cudnn: Any, caller: Caller, wanted: bool, op: Any) -> None:
     """The size is one unsigned int per element of C, and 0 without indices. Less memory is refused."""
     operation = reduction(op, C=TensorSpec.packed(FLOAT, (2, 3, 1, 5)), indices=wanted)
     arguments = arguments_of(caller, operation)
@@ -352,7 +366,7 @@ def test_size_of_the_indices(cudnn, caller, wanted, op):
 
 @shows("cudnnIndicesType_t/c01")
 @pytest.mark.parametrize("width, each", INDEX_BYTES.items(), ids=by_name)
-def test_size_of_indices_of_every_width(cudnn, caller, width, each):
+def test_size_of_indices_of_every_width(cudnn: Any, caller: Caller, width: Any, each: Any) -> None:
     operation = reduction(MAX, indices=True, width=width)
     arguments = arguments_of(caller, operation)
     size = cudnn.cudnnGetReductionIndicesSize(*described(arguments))
@@ -372,7 +386,7 @@ CHOICES = (OPERATIONS, (FLOAT, DOUBLE, HALF), tuple(Nan), tuple(Indices), tuple(
 @shows("cudnnCreateReduceTensorDescriptor/c01 c02", "cudnnReduceTensorDescriptor_t/c01", "cudnnSetReduceTensorDescriptor/c01-c07",
        "cudnnGetReduceTensorDescriptor/c01-c05 c07", "cudnnReduceTensorOp_t/c01", "cudnnReduceTensorIndices_t/c01",
        "cudnnIndicesType_t/c01")  # fmt: skip
-def test_settings_are_read_back(cudnn, descriptor):
+def test_settings_are_read_back(cudnn: Any, descriptor: Any) -> None:
     for position, choices in enumerate(CHOICES):
         for choice in choices:
             settings = (*SETTINGS[:position], choice, *SETTINGS[position + 1 :])
@@ -381,7 +395,7 @@ def test_settings_are_read_back(cudnn, descriptor):
 
 
 @shows("cudnnDestroyReduceTensorDescriptor/c01-c03")
-def test_destroy(subject, cudnn, refuses):
+def test_destroy(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     made = cudnn.cudnnCreateReduceTensorDescriptor()
     assert cudnn.cudnnDestroyReduceTensorDescriptor(made) is None
     assert cudnn.cudnnDestroyReduceTensorDescriptor(None) is None

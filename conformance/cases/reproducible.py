@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -31,6 +31,9 @@ from dualdnn.conformance.bits.operations import (
 )
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.marks import shows
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
 
 CLAUSE = "dualdnnReproducible"
 FORWARD = api.cudnnConvolutionFwdAlgo_t
@@ -69,7 +72,7 @@ def all_the_same(wrong: list[str]) -> None:
 
 
 @shows(f"{CLAUSE}/c01")
-def test_a_level_is_one_of_four(subject):
+def test_a_level_is_one_of_four(subject: Subject) -> None:
     if not subject.ours or not hasattr(subject, "backend"):
         pytest.skip("handles of C take no level")
     for level in ("bits", "", 1, "BATCH"):
@@ -80,7 +83,7 @@ def test_a_level_is_one_of_four(subject):
 
 @shows(f"{CLAUSE}/c02")
 @pytest.mark.parametrize("name", [*WITHIN_IMAGES, *OVER_IMAGES][::7])
-def test_a_call_that_is_made_again(at, name):
+def test_a_call_that_is_made_again(at: Any, name: Any) -> None:
     caller, operation = at("run"), {**WITHIN_IMAGES, **OVER_IMAGES}[name]
     memory = bits.memory_of(operation)
     assert len({bits.hashed(bits.results(caller, operation, memory)) for _ in range(3)}) == 1
@@ -88,7 +91,7 @@ def test_a_call_that_is_made_again(at, name):
 
 @shows(f"{CLAUSE}/c03")
 @pytest.mark.parametrize("name", EVERY_ALONE)
-def test_an_image_alone_and_in_batches(at, name):
+def test_an_image_alone_and_in_batches(at: Any, name: Any) -> None:
     caller, operation = at("device" if name in OVERLAPPED else "batch"), EVERY_ALONE[name]
     all_the_same(bits.of_batches(caller, operation))
     for solver in bits.solvers_of(caller, operation):
@@ -98,7 +101,7 @@ def test_an_image_alone_and_in_batches(at, name):
 
 @shows(f"{CLAUSE}/c04")
 @pytest.mark.parametrize("name", [*EVERY_ALONE, *EVERY_OVER])
-def test_any_number_of_multiprocessors(at, subject, name):
+def test_any_number_of_multiprocessors(at: Any, subject: Subject, name: Any) -> None:
     caller, operation = at("device"), {**EVERY_ALONE, **EVERY_OVER}[name]
     if not subject.ours:
         pytest.skip("nobody can tell a foreign library how many multiprocessors it has")
@@ -114,7 +117,7 @@ def test_any_number_of_multiprocessors(at, subject, name):
         *(name for name in GRAPHS_AND_FUSED if name.startswith("fused-conv")),
     ],
 )
-def test_solvers_of_one_order(at, subject, name):
+def test_solvers_of_one_order(at: Any, subject: Subject, name: Any) -> None:
     caller = at("run")
     if getattr(subject, "backend", "") != "accelerated":
         pytest.skip("only the accelerated backend has solvers")
@@ -134,14 +137,14 @@ def only_ours(subject: Any) -> None:
 
 @shows(f"{CLAUSE}/c05")
 @pytest.mark.parametrize("level", LEVELS[1:])
-def test_a_family_without_orders_is_refused(at, subject, level):
+def test_a_family_without_orders_is_refused(at: Any, subject: Subject, level: Any) -> None:
     caller, operation = at(level), convolution(ops.ConvolutionForward, FORWARD(4), "fma-nchw", "3x3")
     only_ours(subject)
     refused_as(lambda: bits.results(caller, operation, bits.memory_of(operation)), "c05")
 
 
 @shows(f"{CLAUSE}/c05")
-def test_an_engine_without_an_order_is_refused(at, subject):
+def test_an_engine_without_an_order_is_refused(at: Any, subject: Subject) -> None:
     """A graph of one operation is refused like the operation itself: the engine of FFT declares no order."""
     caller, graph = at("batch"), GRAPHS_AND_FUSED["graph-one-float-nchw"]
     only_ours(subject)
@@ -150,7 +153,7 @@ def test_an_engine_without_an_order_is_refused(at, subject):
 
 
 @shows(f"{CLAUSE}/c06")
-def test_addresses_that_need_another_order_are_refused(at, subject):
+def test_addresses_that_need_another_order_are_refused(at: Any, subject: Subject) -> None:
     caller, operation = at("batch"), convolution(ops.ConvolutionForward, FORWARD(1), "half-nhwc", "1x1")
     only_ours(subject)
     memory = {name: caller.handle.to_device(np.zeros(operation.nbytes(name) + 2, np.uint8)) for name in ("x", "w", "y")}
@@ -160,13 +163,13 @@ def test_addresses_that_need_another_order_are_refused(at, subject):
 
 
 @shows(f"{CLAUSE}/c07")
-def test_statistics_of_a_batch_are_refused_for_its_images(at, subject):
+def test_statistics_of_a_batch_are_refused_for_its_images(at: Any, subject: Subject) -> None:
     refused_by_definition(at("batch"), subject, "training-fma-nchw")
 
 
 @shows(f"{CLAUSE}/c07")
 @pytest.mark.parametrize("name", ["fused-dbatchnorm-float-nchw", *DROPPING])
-def test_images_that_depend_on_others_are_refused(at, subject, name):
+def test_images_that_depend_on_others_are_refused(at: Any, subject: Subject, name: Any) -> None:
     refused_by_definition(at("batch"), subject, name)
 
 
@@ -178,7 +181,7 @@ def refused_by_definition(caller: Caller, subject: Any, name: str) -> None:
 
 @shows(f"{CLAUSE}/c09")
 @pytest.mark.parametrize("name", bits.recorded()["emulated"])
-def test_hashes_of_an_earlier_release(at, subject, name):
+def test_hashes_of_an_earlier_release(at: Any, subject: Subject, name: Any) -> None:
     caller = at("release")
     only_ours(subject)
     backend = caller.handle.backend
@@ -190,7 +193,7 @@ def test_hashes_of_an_earlier_release(at, subject, name):
 
 
 @shows(f"{CLAUSE}/c10")
-def test_searches_report_one_order(at, subject):
+def test_searches_report_one_order(at: Any, subject: Subject) -> None:
     caller, operation = at("batch"), convolution(ops.ConvolutionForward, FORWARD(1), "fma-nchw", "3x3")
     only_ours(subject)
     make, cudnn = caller.descriptor, caller.cudnn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 from math import prod
+from typing import Any
 
 import pytest
 from dualdnn.api.enumerations import CUDNN_SEQDATA_DIM_COUNT, cudnnSeqDataAxis_t
@@ -15,7 +16,7 @@ TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
 ORDERS = [(*outer, VECT) for outer in permutations((TIME, BATCH, BEAM))]
 DIMS = (4, 3, 2, 5)
 LENGTHS = (4, 3, 2, 1, 1, 4)
-GOOD = {
+GOOD: dict[str, Any] = {
     "dataType": FLOAT, "nbDims": 4, "dimA": DIMS, "axes": (TIME, BATCH, BEAM, VECT), "seqLengthArraySize": 6,
     "seqLengthArray": LENGTHS, "paddingFill": None,
 }  # fmt: skip
@@ -23,17 +24,17 @@ SET = "cudnnSetSeqDataDescriptor"
 fresh = fresh_descriptor("SeqData")
 
 
-def fill(cudnn, descriptor, **changed):
+def fill(cudnn: Any, descriptor: Any, **changed: Any) -> None:
     cudnn.cudnnSetSeqDataDescriptor(descriptor, *(GOOD | changed).values())
 
 
-def read(cudnn, descriptor, dims=CUDNN_SEQDATA_DIM_COUNT, lengths=6):
+def read(cudnn: Any, descriptor: Any, dims: Any = CUDNN_SEQDATA_DIM_COUNT, lengths: int = 6) -> Any:
     """Return the values of the getter, without the fill."""
     return tuple(cudnn.cudnnGetSeqDataDescriptor(descriptor, dims, lengths))[:6]
 
 
 @shows("cudnnCreateSeqDataDescriptor/c01 c03 c04", "cudnnDestroySeqDataDescriptor/c01 c04", "cudnnSeqDataDescriptor_t/c06")  # fmt: skip
-def test_create_and_destroy(cudnn):
+def test_create_and_destroy(cudnn: Any) -> None:
     """Descriptors are independent of each other and live until they are destroyed."""
     first, second = cudnn.cudnnCreateSeqDataDescriptor(), cudnn.cudnnCreateSeqDataDescriptor()
     fill(cudnn, first)
@@ -44,12 +45,12 @@ def test_create_and_destroy(cudnn):
 
 
 @shows("cudnnDestroySeqDataDescriptor/c02")
-def test_destroy_of_null(cudnn):
+def test_destroy_of_null(cudnn: Any) -> None:
     cudnn.cudnnDestroySeqDataDescriptor(None)
 
 
 @shows("cudnnCreateSeqDataDescriptor/c01")
-def test_fresh_reads_as_zeros(cudnn, fresh):
+def test_fresh_reads_as_zeros(cudnn: Any, fresh: Any) -> None:
     assert read(cudnn, fresh) == (FLOAT, 4, (0,) * 4, (TIME,) * 4, 0, ())
 
 
@@ -57,7 +58,7 @@ def test_fresh_reads_as_zeros(cudnn, fresh):
        "cudnnSeqDataAxis_t/c01-c03", "cudnnSeqDataDescriptor_t/c01 c02 c04 c05")  # fmt: skip
 @pytest.mark.parametrize("axes", ORDERS, ids=lambda axes: "".join(axis.name[14:16] for axis in axes))
 @pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=lambda t: t.name)
-def test_what_was_set(cudnn, fresh, data_type, axes):
+def test_what_was_set(cudnn: Any, fresh: Any, data_type: Any, axes: Any) -> None:
     """All values read back, and give packed vectors by the strides of the document's sample."""
     fill(cudnn, fresh, dataType=data_type, axes=axes)
     got = read(cudnn, fresh)
@@ -72,14 +73,14 @@ def test_what_was_set(cudnn, fresh, data_type, axes):
 
 @shows("cudnnGetSeqDataDescriptor/c01 c14")
 @needs("is_python", "C writes a value where this convention returns None")
-def test_no_fill(cudnn, fresh):
+def test_no_fill(cudnn: Any, fresh: Any) -> None:
     fill(cudnn, fresh)
     found = cudnn.cudnnGetSeqDataDescriptor(fresh, 4, 6)
     assert found.paddingFill is None and found.nbDims == 4
 
 
 @shows(f"{SET}/c13")
-def test_lengths_are_batch_major(cudnn, fresh):
+def test_lengths_are_batch_major(cudnn: Any, fresh: Any) -> None:
     """The lengths come back in the order in which they were set, whatever the axes."""
     for axes in ORDERS:
         fill(cudnn, fresh, axes=axes, seqLengthArray=(1, 2, 3, 4, 3, 2))
@@ -87,7 +88,7 @@ def test_lengths_are_batch_major(cudnn, fresh):
 
 
 @shows(f"{SET}/c13")
-def test_lengths_are_copied(cudnn, fresh):
+def test_lengths_are_copied(cudnn: Any, fresh: Any) -> None:
     lengths = list(LENGTHS)
     fill(cudnn, fresh, seqLengthArray=lengths)
     lengths[0] = 2
@@ -95,13 +96,13 @@ def test_lengths_are_copied(cudnn, fresh):
 
 
 @shows(f"{SET}/c12")
-def test_empty_sequences(cudnn, fresh):
+def test_empty_sequences(cudnn: Any, fresh: Any) -> None:
     fill(cudnn, fresh, seqLengthArray=(4, 0, 2, 0, 1, 4))
     assert read(cudnn, fresh)[5] == (4, 0, 2, 0, 1, 4)
 
 
 @shows("cudnnGetSeqDataDescriptor/c03 c06")
 @pytest.mark.parametrize("dims, lengths", [(0, 6), (3, 6), (4, 0), (4, 3), (8, 9), (1, 1)])
-def test_as_many_as_are_asked_for(cudnn, fresh, dims, lengths):
+def test_as_many_as_are_asked_for(cudnn: Any, fresh: Any, dims: int, lengths: int) -> None:
     fill(cudnn, fresh)
     assert read(cudnn, fresh, dims, lengths) == (FLOAT, 4, DIMS[:dims], GOOD["axes"][:dims], 6, LENGTHS[:lengths])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.reference.view import rounded, stored
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.trial import Trial
 
 FAST, ACCURATE, LOG = Algorithm.CUDNN_SOFTMAX_FAST, Algorithm.CUDNN_SOFTMAX_ACCURATE, Algorithm.CUDNN_SOFTMAX_LOG
 INSTANCE, CHANNEL = Mode.CUDNN_SOFTMAX_MODE_INSTANCE, Mode.CUDNN_SOFTMAX_MODE_CHANNEL
@@ -49,7 +53,7 @@ def by_shape(value: object) -> str:
 @shows("cudnnSoftmaxMode_t/c02 c03")
 @pytest.mark.parametrize("mode, axes", [(INSTANCE, (1, 2, 3)), (CHANNEL, (1,))], ids=["instance", "channel"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=by_name)
-def test_results_sum_to_one(trial, algorithm, mode, axes):
+def test_results_sum_to_one(trial: Callable[..., Trial], algorithm: Any, mode: Any, axes: Any) -> None:
     operation = forward(algorithm, mode)
     y = stored(operation.y, trial(operation).after["y"]).astype(np.float64)
     np.testing.assert_allclose((np.exp(y) if algorithm == LOG else y).sum(axis=axes), 1, rtol=1e-5)
@@ -59,7 +63,7 @@ def test_results_sum_to_one(trial, algorithm, mode, axes):
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
-def test_large_numbers(trial, dims, mode, data_type):
+def test_large_numbers(trial: Callable[..., Trial], dims: Any, mode: Any, data_type: Any) -> None:
     """Every kernel subtracts the maximum of large numbers, whose powers would overflow."""
     for algorithm in (ACCURATE, LOG):
         operation = forward(algorithm, mode, TensorSpec.packed(data_type, dims))
@@ -69,7 +73,7 @@ def test_large_numbers(trial, dims, mode, data_type):
 @shows("cudnnSoftmaxAlgorithm_t/c03")
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
-def test_logarithms_beside_large_numbers(trial, dims, mode):
+def test_logarithms_beside_large_numbers(trial: Callable[..., Trial], dims: Any, mode: Any) -> None:
     """Logarithms near zero are accurate, although the rounding error of the largest numbers exceeds them."""
     operation = forward(LOG, mode, TensorSpec.packed(HALF, dims))
     for largest in (59968, 1003):
@@ -79,7 +83,7 @@ def test_logarithms_beside_large_numbers(trial, dims, mode):
 
 
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
-def test_rows_exceed_registers_and_shared_memory(trial, mode):
+def test_rows_exceed_registers_and_shared_memory(trial: Callable[..., Trial], mode: Any) -> None:
     """130000 elements exceed the registers and shared memory of one block or of several, with rises and falls of the
     maximum."""
     dims = (1, 2, 250, 260) if mode == INSTANCE else (1, 65000, 1, 2)
@@ -97,7 +101,7 @@ def test_rows_exceed_registers_and_shared_memory(trial, mode):
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("dims", [*SIZES[2:8], (3, 9, 5, 7), (2, 45, 4, 4)], ids=by_shape)
-def test_the_lowest_integers(trial, dims, tensor_format):
+def test_the_lowest_integers(trial: Callable[..., Trial], dims: Any, tensor_format: Any) -> None:
     """Padding of rows must not count, even where all values are near the lowest integer."""
     x = TensorSpec.packed(INT8, dims, tensor_format)
     values = np.random.default_rng(5).integers(-128, -125, x.count).astype(np.int8)
@@ -117,7 +121,7 @@ ROWS = {
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
 @pytest.mark.parametrize("name", ROWS)
-def test_infinities(trial, name, mode):
+def test_infinities(trial: Callable[..., Trial], name: Any, mode: Any) -> None:
     x, fast, accurate = ROWS[name]
     for algorithm, expected in ((FAST, fast), (ACCURATE, accurate), (LOG, accurate)):
         operation = forward(algorithm, mode, TensorSpec.packed(FLOAT, (1, 4, 1, 1)))
@@ -129,7 +133,9 @@ def test_infinities(trial, name, mode):
 @pytest.mark.parametrize("offset", [1000.0, -1000.0, 2.0e38])
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
 @pytest.mark.parametrize("algorithm", [ACCURATE, LOG], ids=by_name)
-def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset):
+def test_subtracting_the_maximum_avoids_overflow(
+    trial: Callable[..., Trial], algorithm: Any, mode: Any, offset: float
+) -> None:
     """The result is finite even where exp(offset) overflows or underflows in every type."""
     operation = forward(algorithm, mode)
     before = holding(operation, offset + np.random.default_rng(1).standard_normal(DIMS))
@@ -139,7 +145,7 @@ def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset)
 @shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxAlgorithm_t/c02")
 @pytest.mark.parametrize("alpha", [2.0, 2.0**20])
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
-def test_exponentials_around_the_smallest_normal_number(trial, mode, alpha):
+def test_exponentials_around_the_smallest_normal_number(trial: Callable[..., Trial], mode: Any, alpha: Any) -> None:
     """Exponentials below 2^-126 may count as 0 before alpha multiplies them."""
     operation = forward(ACCURATE, mode, TensorSpec.packed(FLOAT, (2, 24, 1, 1)), alpha=alpha)
     x = np.linspace(-90.0, -70.0, 48).reshape(2, 24)
@@ -149,7 +155,7 @@ def test_exponentials_around_the_smallest_normal_number(trial, mode, alpha):
 
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
-def test_fast_overflows(trial, mode):
+def test_fast_overflows(trial: Callable[..., Trial], mode: Any) -> None:
     """FAST is the straightforward softmax: inf / inf is NaN, finite / inf is 0, 0 / 0 is NaN."""
     operation = forward(FAST, mode, TensorSpec.packed(FLOAT, (1, 4, 1, 1)))
     for x, expected in [
@@ -164,7 +170,7 @@ def test_fast_overflows(trial, mode):
 
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=by_name)
-def test_fast_sums_are_subnormal(trial, mode):
+def test_fast_sums_are_subnormal(trial: Callable[..., Trial], mode: Any) -> None:
     """Sums below the normal range may have infinite reciprocals, so these lines are not determined."""
     x = np.array([[-93, -89, -102, -117], [-84, -85, -110, -84], [-1, 0, 1, 2], [80, 85, 86, 80]])
     for alpha, beta in ((1.0, 0.0), (100.0, 0.0), (0.0, 1.0)):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnSamplerType_t
@@ -12,6 +15,9 @@ from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference.view import NUMPY_TYPES
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.trial import Trial
+
 BILINEAR = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
 TYPES = (FLOAT, DOUBLE, HALF)
 INPUT = (2, 3, 6, 7)
@@ -19,22 +25,39 @@ OUTPUT = (2, 3, 4, 5)  # The height and the width differ from those of the input
 by_type = pytest.mark.parametrize("data_type", TYPES, ids=by_name)
 
 
-def described(data_type=FLOAT, dims=OUTPUT) -> SpatialTransformerSpec:
+def described(data_type: Any = FLOAT, dims: Any = OUTPUT) -> SpatialTransformerSpec:
     return SpatialTransformerSpec(BILINEAR, data_type, dims)
 
 
-def forward(data_type=FLOAT, dims=OUTPUT, source=INPUT, x=None, y=None, alpha=1.0, beta=0.0) -> SpatialTfSamplerForward:
+def forward(
+    data_type: Any = FLOAT,
+    dims: Any = OUTPUT,
+    source: Any = INPUT,
+    x: Any = None,
+    y: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> SpatialTfSamplerForward:
     x, y = x or TensorSpec.packed(data_type, source), y or TensorSpec.packed(data_type, dims)
     return SpatialTfSamplerForward(described(data_type, dims), alpha, beta, x, y)
 
 
-def backward(data_type=FLOAT, dims=OUTPUT, source=INPUT, x=None, dx=None, dy=None, alphas=(1.0, 1.0), betas=(0.0, 0.0)):
+def backward(
+    data_type: Any = FLOAT,
+    dims: Any = OUTPUT,
+    source: Any = INPUT,
+    x: Any = None,
+    dx: Any = None,
+    dy: Any = None,
+    alphas: Any = (1.0, 1.0),
+    betas: Any = (0.0, 0.0),
+) -> SpatialTfSamplerBackward:
     x, dy = x or TensorSpec.packed(data_type, source), dy or TensorSpec.packed(data_type, dims)
     factors = (alphas[0], betas[0], alphas[1], betas[1])
     return SpatialTfSamplerBackward(described(data_type, dims), *factors, x, dx or x, dy)
 
 
-def with_grid(operation, coordinates, inputs="normal"):
+def with_grid(operation: Any, coordinates: Any, inputs: str = "normal") -> Any:
     """Return the memory of an operation's inputs, with these coordinates (..., 2) repeated."""
     memory = {name: prepare(operation, inputs, 5)[name] for name in operation.reads}
     kind = NUMPY_TYPES[operation.transformer.data_type]
@@ -47,7 +70,7 @@ def with_grid(operation, coordinates, inputs="normal"):
 
 @shows("cudnnCreateSpatialTransformerDescriptor/c01 c02", "cudnnDestroySpatialTransformerDescriptor/c01 c02",
        "cudnnSpatialTransformerDescriptor_t/c01 c02", "cudnnSetSpatialTransformerNdDescriptor/c01 c03-c05")  # fmt: skip
-def test_descriptors(cudnn):
+def test_descriptors(cudnn: Any) -> None:
     """Every type and rank is accepted, also when set again; entries of dimA after nbDims are ignored."""
     first, second = (cudnn.cudnnCreateSpatialTransformerDescriptor() for _ in range(2))
     for data_type in TYPES:
@@ -68,7 +91,7 @@ STRAY = [np.nan, np.inf, -np.inf, 1e4, -1e4, 6e4]
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01", "cudnnSpatialTransformerDescriptor_t/c02",
        "cudnnSetSpatialTransformerNdDescriptor/c01")  # fmt: skip
 @by_type
-def test_at_and_beyond_the_borders(trial, data_type):
+def test_at_and_beyond_the_borders(trial: Callable[..., Trial], data_type: Any) -> None:
     """Samples are right at pixels, between them, up to a pixel outside, and further; outside is 0.
 
     The gradient of a coordinate at a pixel is the one towards the next pixel.
@@ -81,7 +104,7 @@ def test_at_and_beyond_the_borders(trial, data_type):
 
 @shows("cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize("data_type, layout", [(FLOAT, "nchw"), (HALF, "nhwc")], ids=str)
-def test_many_samples(trial, data_type, layout):
+def test_many_samples(trial: Callable[..., Trial], data_type: Any, layout: str) -> None:
     """An image has more samples than several tiles: scattered over the input and beyond, and close together."""
     x, dims = laid_out(data_type, (2, 9, 20, 37), layout), (2, 9, 41, 53)
     operation = backward(data_type, dims, x=x, dy=laid_out(data_type, dims, layout), betas=(0.5, 0.5))
@@ -94,7 +117,7 @@ def test_many_samples(trial, data_type, layout):
 @shows("cudnnSpatialTfSamplerForward/c01")
 @pytest.mark.parametrize("layout, of_y", [("nchw", "nchw"), ("nhwc", "nhwc"), ("gaps", "gaps"), ("nchw", "gaps")])
 @by_type
-def test_rotated_images(trial, data_type, layout, of_y):
+def test_rotated_images(trial: Callable[..., Trial], data_type: Any, layout: str, of_y: str) -> None:
     """Affine grids sample neighbouring pixels: at small and large scales, far outside, and with NaN coordinates.
 
     The last image, and a corner of another one, have scattered samples.
@@ -118,7 +141,7 @@ def test_rotated_images(trial, data_type, layout, of_y):
     [(HALF, 80, "nhwc"), (HALF, 36, "nhwc"), (FLOAT, 33, "nhwc"), (DOUBLE, 34, "nhwc")],
     ids=str,
 )
-def test_many_channels_side_by_side(trial, data_type, channels, layout):
+def test_many_channels_side_by_side(trial: Callable[..., Trial], data_type: Any, channels: int, layout: str) -> None:
     """NHWC channels fill vectors, parts of them or single elements, in two tiles. Pixels have many samples or few."""
     source, dims = (2, channels, 17, 3), (2, channels, 11, 13)
     x, dy = laid_out(data_type, source, layout), laid_out(data_type, dims, layout)
@@ -129,7 +152,7 @@ def test_many_channels_side_by_side(trial, data_type, channels, layout):
 
 
 @shows("cudnnSpatialTfSamplerBackward/c01")
-def test_samples_behind_the_last_tile(trial):
+def test_samples_behind_the_last_tile(trial: Callable[..., Trial]) -> None:
     """Samples may be just outside the last pixels of an input that is a multiple of the tile."""
     operation = backward(HALF, (1, 3, 41, 53), (1, 3, 16, 32), betas=(0.5, 0.5))
     near = np.random.default_rng(6).normal(1.0, 0.04, (41 * 53, 2))
@@ -138,7 +161,7 @@ def test_samples_behind_the_last_tile(trial):
 
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
-def test_coordinates_are_not_finite(trial, data_type):
+def test_coordinates_are_not_finite(trial: Callable[..., Trial], data_type: Any) -> None:
     """NaN and infinities may be in one coordinate or both; far away is outside (docs/errata.md, D522)."""
     x, dims = (1, 2, 3, 5), (1, 2, 12, 12)
     values = [*STRAY, -0.9, -0.3, 0.1, 0.6, 0.8, 0.95]
@@ -149,7 +172,7 @@ def test_coordinates_are_not_finite(trial, data_type):
 
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
-def test_the_largest_coordinates(trial, data_type):
+def test_the_largest_coordinates(trial: Callable[..., Trial], data_type: Any) -> None:
     """The largest finite coordinates are far outside, although their pixel position overflows (D522)."""
     x, dims, largest = (1, 2, 9, 11), (1, 2, 12, 12), np.finfo(NUMPY_TYPES[data_type]).max
     values = [largest, -largest, 0.6 * largest, -0.9, -0.6, -0.35, -0.1, 0.15, 0.4, 0.6, 0.85]
@@ -161,7 +184,7 @@ def test_the_largest_coordinates(trial, data_type):
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize("beside", [(0.0, 0.4), (0.4, 0.0)], ids=str)
 @by_type
-def test_special_pixels_have_weight_zero(trial, data_type, beside):
+def test_special_pixels_have_weight_zero(trial: Callable[..., Trial], data_type: Any, beside: Any) -> None:
     """A NaN or infinity with weight 0, or almost 0, may count or not; it reaches no other sample.
 
     Samples are on a row and between columns, or the reverse: exactly for nine pixels, rounded for seven.

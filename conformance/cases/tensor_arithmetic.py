@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
@@ -12,6 +15,11 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.conformance.trial import attempt
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 DIMS = (2, 3, 5, 7)
 UNARY = (Op.CUDNN_OP_TENSOR_SQRT, Op.CUDNN_OP_TENSOR_NOT)
@@ -30,7 +38,7 @@ def op_tensor(op: Op, nan: Nan, alpha2: float) -> OpTensor:
 @shows("cudnnOpTensorOp_t/c02 c03")
 @pytest.mark.parametrize("nan", list(Nan), ids=by_name)
 @pytest.mark.parametrize("op", UNARY, ids=by_name)
-def test_unary_operations_take_no_notice_of_b(trial, op, nan):
+def test_unary_operations_take_no_notice_of_b(trial: Callable[..., Trial], op: Any, nan: Any) -> None:
     result = []
     for kind in ("special", "normal"):
         for alpha2 in (1.0, -3.0):
@@ -46,7 +54,7 @@ def test_unary_operations_take_no_notice_of_b(trial, op, nan):
 # --- cudnnScaleTensor ---
 
 
-def test_scale_by_zero(caller):
+def test_scale_by_zero(caller: Caller) -> None:
     result = attempt(caller, ScaleTensor(0.0, TensorSpec.packed(FLOAT, DIMS)))
     assert result.passed, result.explanation()
     assert not result.after["y"].view(np.float32).any()
@@ -55,7 +63,7 @@ def test_scale_by_zero(caller):
 # --- cudnnSetTensor ---
 
 
-def test_set_to_zero(caller):
+def test_set_to_zero(caller: Caller) -> None:
     """Zero has either sign, whatever the call before wrote."""
     for value in (0.0, -0.0, 0.0):
         result = attempt(caller, SetTensor(value, TensorSpec.packed(HALF, DIMS)))
@@ -75,20 +83,20 @@ descriptor = fresh_descriptor("OpTensor")
 @pytest.mark.parametrize("nan", list(Nan), ids=by_name)
 @pytest.mark.parametrize("compute_type", COMPUTE_TYPES, ids=by_name)
 @pytest.mark.parametrize("op", list(Op), ids=by_name)
-def test_what_is_set_is_read(cudnn, descriptor, op, compute_type, nan):
+def test_what_is_set_is_read(cudnn: Any, descriptor: Any, op: Any, compute_type: Any, nan: Any) -> None:
     cudnn.cudnnSetOpTensorDescriptor(descriptor, op, compute_type, nan)
     got = cudnn.cudnnGetOpTensorDescriptor(descriptor)
     assert (got.opTensorOp, got.opTensorCompType, got.opTensorNanOpt) == (op, compute_type, nan)
 
 
-def test_setting_again_replaces_everything(cudnn, descriptor):
+def test_setting_again_replaces_everything(cudnn: Any, descriptor: Any) -> None:
     cudnn.cudnnSetOpTensorDescriptor(descriptor, Op.CUDNN_OP_TENSOR_NOT, DOUBLE, PROPAGATE)
     cudnn.cudnnSetOpTensorDescriptor(descriptor, Op.CUDNN_OP_TENSOR_MIN, FLOAT, NOT_PROPAGATE)
     assert tuple(cudnn.cudnnGetOpTensorDescriptor(descriptor)) == (Op.CUDNN_OP_TENSOR_MIN, FLOAT, NOT_PROPAGATE)
 
 
 @shows("cudnnDestroyOpTensorDescriptor/c01 c02")
-def test_destroy(subject, cudnn, refuses):
+def test_destroy(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     made = cudnn.cudnnCreateOpTensorDescriptor()
     cudnn.cudnnSetOpTensorDescriptor(made, Op.CUDNN_OP_TENSOR_ADD, FLOAT, PROPAGATE)
     assert cudnn.cudnnDestroyOpTensorDescriptor(made) is None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,10 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
 from dualdnn.reference.view import NUMPY_TYPES
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
 
 FOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
 UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
@@ -54,7 +59,7 @@ def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FL
 
 @shows("cudnnTransformTensor/c01")
 @pytest.mark.parametrize("values", [(2**24 + 1, -(2**31), 2**31 - 1, -(2**30) - 1)], ids=["integers_beyond_float"])
-def test_data_is_moved_unchanged(caller, values):
+def test_data_is_moved_unchanged(caller: Caller, values: Any) -> None:
     """Integers that no float holds arrive unchanged."""
     x, y = TensorSpec.packed(INT32, (1, 4, 2, 2), NCHW), TensorSpec.packed(INT32, (1, 4, 2, 2), NHWC)
     data = np.repeat(np.array(values, np.int32), 4).reshape(1, 4, 2, 2)
@@ -64,7 +69,7 @@ def test_data_is_moved_unchanged(caller, values):
 
 
 @shows("cudnnTransformTensor/c03")
-def test_partial_overlap_is_refused(caller, refuses):
+def test_partial_overlap_is_refused(caller: Caller, refuses: Callable[..., bool]) -> None:
     x, y = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(FLOAT, DIMS, NHWC)
     memory = caller.handle.to_device(np.ones(2 * x.count, np.float32))
     operands = {"x": memory.slice(0, x.nbytes), "y": memory.slice(x.nbytes - 4, y.nbytes)}
@@ -90,7 +95,7 @@ MAX_INT = 2**31 - 1
 @both("c09")
 @BOTH
 @pytest.mark.parametrize("source, into", [(FLOAT, DOUBLE), (HALF, FLOAT)], ids=by_name)
-def test_factors_beside_other_types(caller, source, into, filters):
+def test_factors_beside_other_types(caller: Caller, source: Any, into: Any, filters: Any) -> None:
     """Factors are doubles for a DOUBLE destination, else floats; these factors are not exact in float."""
     operation = applied(changing(tensor_format=NHWC), DIMS, source, into=into, filters=filters, alpha=0.1, beta=0.3)
     first, second = (NUMPY_TYPES[kind].type for kind in (source, into))
@@ -111,13 +116,13 @@ fresh = fresh_descriptor("TensorTransform")
 
 
 @shows("cudnnCreateTensorTransformDescriptor/c01 c02 c04 c05")
-def test_fresh_is_all_zeros(cudnn, fresh):
+def test_fresh_is_all_zeros(cudnn: Any, fresh: Any) -> None:
     assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NCHW, (0,) * 4, (0,) * 4, (0, 0), FOLD)
     assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 8) == (NCHW, (0,) * 8, (0,) * 8, (0,) * 6, FOLD)
 
 
 @shows("cudnnDestroyTensorTransformDescriptor/c01 c02", "cudnnTensorTransformDescriptor_t/c01")
-def test_create_and_destroy(subject, cudnn, refuses):
+def test_create_and_destroy(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     first, second = (cudnn.cudnnCreateTensorTransformDescriptor() for _ in range(2))
     cudnn.cudnnSetTensorTransformDescriptor(first, 4, NHWC, (0, 0, 1, 1), None, None, UNFOLD)
     cudnn.cudnnSetTensorTransformDescriptor(second, 3, NCHW, None, None, (2,), FOLD)
@@ -132,7 +137,7 @@ def test_create_and_destroy(subject, cudnn, refuses):
        "cudnnGetTensorTransformDescriptor/c01-c06 c08")  # fmt: skip
 @pytest.mark.parametrize("rank", range(3, 9))
 @pytest.mark.parametrize("tensor_format, direction", [(NCHW, FOLD), (NHWC, UNFOLD)], ids=["NCHW-fold", "NHWC-unfold"])
-def test_set_and_get(cudnn, fresh, rank, tensor_format, direction):
+def test_set_and_get(cudnn: Any, fresh: Any, rank: int, tensor_format: Any, direction: Any) -> None:
     before, after, fold = (
         tuple(range(start, start + count)) for start, count in ((1, rank), (-3, rank), (2, rank - 2))
     )
@@ -147,20 +152,20 @@ NULL_ARRAYS = shows(*(f"cudnnSetTensorTransformDescriptor/{number}" for number i
 
 
 @NULL_ARRAYS
-def test_null_arrays_mean_none(cudnn, fresh):
+def test_null_arrays_mean_none(cudnn: Any, fresh: Any) -> None:
     cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, None, None, None, UNFOLD)
     assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (0,) * 4, (0,) * 4, (0, 0), UNFOLD)
 
 
 @NULL_ARRAYS
-def test_null_arrays_replace_what_was_set(cudnn, fresh):
+def test_null_arrays_replace_what_was_set(cudnn: Any, fresh: Any) -> None:
     cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, (1, 1, 1, 1), (2, 2, 2, 2), (3, 3), FOLD)
     cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, None, None, None, UNFOLD)
     assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (0,) * 4, (0,) * 4, (0, 0), UNFOLD)
 
 
 @shows("cudnnFoldingDirection_t/c01")
-def test_direction_values(cudnn, fresh):
+def test_direction_values(cudnn: Any, fresh: Any) -> None:
     assert (int(FOLD), int(UNFOLD)) == (0, 1)
     for value, direction in ((0, FOLD), (1, UNFOLD)):
         cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, value)
@@ -186,7 +191,19 @@ DESTINATIONS = [
 )
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("before, after, fold, direction, dims, expected", DESTINATIONS, ids=str)
-def test_destination(cudnn, fresh, before, after, fold, direction, dims, expected, tensor_format, data_type, nbytes):
+def test_destination(
+    cudnn: Any,
+    fresh: Any,
+    before: Any,
+    after: Any,
+    fold: Any,
+    direction: Any,
+    dims: Any,
+    expected: Any,
+    tensor_format: Any,
+    data_type: Any,
+    nbytes: int,
+) -> None:
     """The destination has the dimensions, packed in the format, whatever the layout of the source."""
     source, destination = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensorNdDescriptor(source, data_type, 4, dims, (1000, 1, 200, 20))

@@ -8,8 +8,9 @@ combinations of arguments are cases of the families.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dualdnn.api import miopen
@@ -22,6 +23,9 @@ from dualdnn.api.miopen.objects import DESCRIPTORS as MIOPEN_DESCRIPTORS
 from dualdnn.api.miopen.status import BAD_PARM
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED
 from dualdnn.conformance.marks import shows
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
 
 pytestmark = pytest.mark.ours
 TABLE: dict[str, dict[str, str]] = json.loads(
@@ -127,7 +131,7 @@ OF_ARGUMENTS = (
 
 @shows(*OF_ARGUMENTS)
 @pytest.mark.parametrize("name", TABLE)
-def test_of_each_function(cudnn, handle, refuses, name):
+def test_of_each_function(cudnn: Any, handle: Any, refuses: Callable[..., bool], name: Any) -> None:
     """Each invalid argument alone is refused with its clause, and memory keeps its bytes."""
     function = functions()[name]
     memory = handle.allocate(64)
@@ -158,7 +162,7 @@ USERS = {  # the function that destroys a descriptor: a setter that must refuse 
 
 @shows(*(f"{name}/c01" for name in USERS))
 @pytest.mark.parametrize("name", USERS)
-def test_what_is_destroyed_cannot_be_used(cudnn, handle, refuses, name):
+def test_what_is_destroyed_cannot_be_used(cudnn: Any, handle: Any, refuses: Callable[..., bool], name: Any) -> None:
     made = getattr(cudnn, name.replace("Destroy", "Create"))()
     getattr(cudnn, name)(made)
     user = functions()[USERS[name]]
@@ -168,7 +172,7 @@ def test_what_is_destroyed_cannot_be_used(cudnn, handle, refuses, name):
     refuses(BAD_PARAM, cited, getattr(cudnn, user.name), made, *rest)
 
 
-def test_every_function_with_a_destroyed_handle(cudnn, subject, refuses):
+def test_every_function_with_a_destroyed_handle(cudnn: Any, subject: Subject, refuses: Callable[..., bool]) -> None:
     handle = subject.new_handle()
     memory = handle.allocate(64)
     cudnn.cudnnDestroy(handle)
@@ -179,7 +183,7 @@ def test_every_function_with_a_destroyed_handle(cudnn, subject, refuses):
 
 
 @pytest.mark.parametrize("name", [name for name, function in miopen_functions().items() if function.arguments])
-def test_of_each_function_of_the_second_document(miopen_handle, denied, name):
+def test_of_each_function_of_the_second_document(miopen_handle: Any, denied: Any, name: Any) -> None:
     """Each invalid argument alone is refused, and memory keeps its bytes."""
     memory = miopen_handle.allocate(64)
     before: list[Any] = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,11 @@ from dualdnn.conformance.domains.attention import backward_data, backward_weight
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, prepare
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
+
 DATA = "cudnnMultiHeadAttnBackwardData"
 WEIGHTS = "cudnnMultiHeadAttnBackwardWeights"
 BUFFERS = "cudnnGetMultiHeadAttnBuffers"
@@ -49,7 +55,7 @@ def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
 @shows(f"{DATA}/c01-c03 c06-c09 c12-c19 c22", f"{WEIGHTS}/c01-c04 c06-c10 c13", f"{BUFFERS}/c07-c09", "cudnnMultiHeadAttnForward/c03 c04", "cudnnSetAttnDescriptor/c07")  # fmt: skip
 @pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
-def test_projections(chain, q, k, v, o):
+def test_projections(chain: Callable[..., Trial], q: Any, k: Any, v: Any, o: Any) -> None:
     """Any of the four projections may be on, each head with its own weights. Data gradients also run without weight
     gradients."""
     attn = with_projections(q, k, v, o, mode=0)
@@ -61,7 +67,7 @@ def test_projections(chain, q, k, v, o):
 
 
 @shows(f"{WEIGHTS}/c05", "cudnnWgradMode_t/c01")
-def test_weights_add_up(chain):
+def test_weights_add_up(chain: Callable[..., Trial]) -> None:
     """Weight gradients are added to dweights in one mode, and replace it in the other.
 
     The case also compares the sums with each other, because judge and backend read the mode from the same record.
@@ -75,7 +81,7 @@ def test_weights_add_up(chain):
 
 
 @shows(f"{DATA}/c10")
-def test_lengths_on_the_device_are_not_compared(caller):
+def test_lengths_on_the_device_are_not_compared(caller: Caller) -> None:
     """A call does not notice that lengths on the device differ from those of the descriptors."""
     _, data, _ = steps()
     call = Called(caller, data)
@@ -87,7 +93,7 @@ def test_lengths_on_the_device_are_not_compared(caller):
 @shows("cudnnSetSeqDataDescriptor/c09", "cudnnGetMultiHeadAttnBuffers/c08")
 @pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
-def test_padding_is_not_read(chain, on):
+def test_padding_is_not_read(chain: Callable[..., Trial], on: Any) -> None:
     """NaN in the padding of inputs and incoming gradients changes nothing."""
     attn = with_projections(*on, mode=0)
     training, data, weights = steps(
@@ -103,7 +109,7 @@ def test_padding_is_not_read(chain, on):
 @shows("cudnnSetSeqDataDescriptor/c06")
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
+def test_lengths_in_memory_that_no_sequence_has(chain: Callable[..., Trial], data_type: Any) -> None:
     """Lengths beyond the time-steps count as all steps, and negative lengths as zero."""
     training, data, _ = steps(attn=with_projections(0, 0, 0, 0, mode=ONE_TO_ONE, data_type=data_type), lengths=None)
     lengths = {"QO": (9, -1, 4, 5), "KV": (6, 5, 7, -2)}
@@ -115,7 +121,7 @@ def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
 
 @shows(f"{DATA}/c01", f"{DATA}/c11")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
-def test_tiles_of_tensor_cores(chain, name):
+def test_tiles_of_tensor_cores(chain: Callable[..., Trial], name: Any) -> None:
     """NaN in a query or in padding reaches only the keys and queries whose windows cover it."""
     training = of_tensor_cores(name, trains=True)
     data = backward_data(training)
@@ -130,7 +136,9 @@ def test_tiles_of_tensor_cores(chain, name):
 
 @shows(f"{DATA}/c01 c03", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
-def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
+def test_layouts_of_tensor_cores(
+    chain: Callable[..., Trial], order: Any, mode: Any, projected: Any, data_type: Any
+) -> None:
     """Every layout and query map works for sequences longer than a tile."""
     training = layout_of_tensor_cores(order, mode, projected, data_type, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
@@ -142,7 +150,7 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
 
 
 @shows(f"{WEIGHTS}/c01", f"{DATA}/c10")
-def test_padding_beside_full_tiles(chain):
+def test_padding_beside_full_tiles(chain: Callable[..., Trial]) -> None:
     """Padded queries enter no sum, even in a tile whose other queries attend to a full tile of keys."""
     attn = attention((8, 8, 8, 16), (16, 16, 16), 1, 0, 0.2, HALF, longest=(70, 130), batches=1, beams=1)
     training, data, weights = steps(attn=attn, steps=(70, 130), batches=1, beams=1, lengths=(66,))
@@ -154,7 +162,7 @@ def test_padding_beside_full_tiles(chain):
 
 @shows(f"{DATA}/c01")
 @pytest.mark.parametrize("steps", [*LONG_OF_TENSOR_CORES[:2], (60, 40)], ids=str)
-def test_long_sequences_of_tensor_cores(chain, steps):
+def test_long_sequences_of_tensor_cores(chain: Callable[..., Trial], steps: Any) -> None:
     """Items of three warpgroups, of two and of one add up the same gradients."""
     training = long_of_tensor_cores(steps, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
@@ -171,7 +179,7 @@ def calls_of(caller: Any, operations: Any) -> list[Any]:
 
 
 @shows(f"{DATA}/c19 c23", f"{WEIGHTS}/c10 c14", f"{BUFFERS}/c01 c13 c14")
-def test_spaces_that_are_too_small(subject, caller, refuses):
+def test_spaces_that_are_too_small(subject: Subject, caller: Caller, refuses: Callable[..., bool]) -> None:
     """Spaces of the reported sizes are enough, and spaces a byte smaller are refused."""
     forward, data, weights = calls_of(caller, steps())
     sizes = caller.cudnn.cudnnGetMultiHeadAttnBuffers(caller.handle, data.arguments["attnDesc"])

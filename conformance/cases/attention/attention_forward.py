@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,11 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.trial import Called, prepare
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 FORWARD = "cudnnMultiHeadAttnForward"
 AXES = tuple(cudnnSeqDataAxis_t)
@@ -70,13 +76,13 @@ def with_projections(q: int, k: int, v: int, o: int, **others: Any) -> AttnSpec:
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("data_type, math", TYPES, ids=lambda v: v.name)
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
-def test_types(trial, data_type, math, trains):
+def test_types(trial: Callable[..., Trial], data_type: Any, math: Any, trains: bool) -> None:
     """Every row of table 40 works in both modes."""
     trial(forward(attention(data_type=data_type, math=math), trains=trains, low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
 
 
 @shows(f"{FORWARD}/c03", f"{FORWARD}/c09")
-def test_training_and_inference_have_one_result(trial):
+def test_training_and_inference_have_one_result(trial: Callable[..., Trial]) -> None:
     """Training and inference give the same output."""
     operations = [forward(trains=trains, lengths=None) for trains in (False, True)]
     memory = {name: held for name, held in prepare(operations[0], "normal", 3).items() if name not in operations[0].raw}
@@ -86,7 +92,7 @@ def test_training_and_inference_have_one_result(trial):
 
 @shows("cudnnSetSeqDataDescriptor/c06 c07 c09", "cudnnSetAttnDescriptor/c41")
 @pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
-def test_padding_is_not_read(trial, o):
+def test_padding_is_not_read(trial: Callable[..., Trial], o: int) -> None:
     """NaN in the padding of inputs, and lengths of 0, change nothing."""
     attn = with_projections(1, 1, 0, o)
     operation = forward(attn, lengths=(4, 3, 4, 2), key_lengths=(5, 3), low=(0, 0, 1, 1), high=(5, 1, 4, 2))
@@ -97,7 +103,7 @@ def test_padding_is_not_read(trial, o):
 
 
 @shows(f"{FORWARD}/c11", "cudnnSetAttnDescriptor/c16")
-def test_numbers_outside_of_windows_are_not_read(trial):
+def test_numbers_outside_of_windows_are_not_read(trial: Callable[..., Trial]) -> None:
     """A NaN in a key or value reaches only the queries that attend to it."""
     attn = with_projections(0, 0, 0, 0)
     operation = forward(attn, lengths=None, low=(0, 1, 3, 2), high=(2, 3, 5, 4))
@@ -139,7 +145,7 @@ def vectors_in(memory: Any, operation: Any, name: str) -> Any:
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-def test_scores_that_are_infinite(trial, data_type):
+def test_scores_that_are_infinite(trial: Callable[..., Trial], data_type: Any) -> None:
     """A key with score minus infinity has weight zero. One with score infinity makes the query NaN."""
     operation = forward(with_projections(0, 0, 0, 0, data_type=data_type), lengths=None)
     before = prepare(operation, "normal", 0)
@@ -151,7 +157,7 @@ def test_scores_that_are_infinite(trial, data_type):
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-def test_infinite_values_that_have_no_weight(trial, data_type):
+def test_infinite_values_that_have_no_weight(trial: Callable[..., Trial], data_type: Any) -> None:
     """An infinite value gives infinity or NaN where its weight is zero or underflows.
 
     The weight is zero where the score is minus infinity. Queries whose scores are all minus infinity have no softmax:
@@ -170,7 +176,7 @@ def test_infinite_values_that_have_no_weight(trial, data_type):
 
 @shows(f"{FORWARD}/c01 c11 c16")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
-def test_tiles_of_tensor_cores(trial, name):
+def test_tiles_of_tensor_cores(trial: Callable[..., Trial], name: Any) -> None:
     """NaN in padding changes no query, and NaN in a full tile only the queries whose windows cover it."""
     operation = of_tensor_cores(name)
     before = prepare(operation, "normal", 1)
@@ -204,7 +210,9 @@ def layout_of_tensor_cores(
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c23", "cudnnSetAttnDescriptor/c32", "cudnnSetAttnDescriptor/c33")
 @pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
-def test_layouts_of_tensor_cores(trial, order, mode, projected, data_type):
+def test_layouts_of_tensor_cores(
+    trial: Callable[..., Trial], order: Any, mode: Any, projected: Any, data_type: Any
+) -> None:
     """Every layout and query map works for sequences longer than a tile."""
     operation = layout_of_tensor_cores(order, mode, projected, data_type)
     before = prepare(operation, "normal", 0)
@@ -239,7 +247,7 @@ def long_of_tensor_cores(steps: tuple[int, int], **others: Any) -> Any:
 
 
 @shows("cudnnMathType_t/c03", f"{FORWARD}/c01")
-def test_factors_keep_eleven_bits(trial):
+def test_factors_keep_eleven_bits(trial: Callable[..., Trial]) -> None:
     """The mean of equal values keeps its last bits; a factor of fewer bits would lose them in every term."""
     attn = attention((0, 0, 0, 0), (4, 4, 5), 1, 0, scaler=0.0)
     operation = forward(attn, lengths=None)
@@ -252,7 +260,7 @@ def test_factors_keep_eleven_bits(trial):
 
 
 @shows(f"{FORWARD}/c05 c06 c36")
-def test_spaces(subject, caller, refuses):
+def test_spaces(subject: Subject, caller: Caller, refuses: Callable[..., bool]) -> None:
     """A reserve space without its size, or a size without it, is refused, and so is a space that is a byte too small."""
     inference, training = (Called(caller, forward(trains=trains)) for trains in (False, True))
     sizes = training.arguments
@@ -268,7 +276,7 @@ def test_spaces(subject, caller, refuses):
 @shows("cudnnGetMultiHeadAttnBuffers/c05")
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 @needs("cites_clauses", "a fault on a GPU ends the process's work there")
-def test_spaces_begin_at_16_bytes(caller, refuses):
+def test_spaces_begin_at_16_bytes(caller: Caller, refuses: Callable[..., bool]) -> None:
     call = Called(caller, forward(trains=True))
     for name in ("workSpace", "reserveSpace"):
         size = call.arguments[f"{name}SizeInBytes"]

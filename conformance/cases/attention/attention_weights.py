@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.cases.attention.attention_descriptors import GOOD, fill, fresh
 from dualdnn.conformance.marks import needs, shows
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
 
 __all__ = ["fresh"]
 BUFFERS = "cudnnGetMultiHeadAttnBuffers"
@@ -21,7 +26,7 @@ BIASES = 2  # value of CUDNN_ATTN_ENABLE_PROJ_BIASES
 CASES = 12
 
 
-def configuration(number):
+def configuration(number: Any) -> Any:
     """Return a configuration for each number. The first ones have all projections, no projection, and each alone."""
     random = np.random.default_rng(number)
     size = {
@@ -43,7 +48,7 @@ def configuration(number):
     return values
 
 
-def tensors(values):
+def tensors(values: Any) -> Any:
     """Return kind -> (dimensions, strides) of the tensors of this attention, by the formulas of 7.2.43."""
     heads, after = values["nHeads"], values["vProjSize"] or values["vSize"]
     q, k, v, o = (values[f"{name}ProjSize"] for name in "qkvo")
@@ -57,12 +62,12 @@ def tensors(values):
     return {kind: tensor for kind, tensor in found.items() if tensor[0][1]}
 
 
-def weight_bytes(values):
+def weight_bytes(values: Any) -> Any:
     """Return the bytes of all tensors of this attention."""
     return sum(int(np.prod(dims)) for dims, _ in tensors(values).values()) * SCALAR_BYTES[values["dataType"]]
 
 
-def described(cudnn, descriptor):
+def described(cudnn: Any, descriptor: Any) -> Any:
     """Return (data type, dimensions, strides); None where the descriptor reads as zeros."""
     kind, rank, dims, strides = cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)
     return (kind, tuple(dims), tuple(strides)) if rank else None
@@ -71,7 +76,7 @@ def described(cudnn, descriptor):
 @shows("cudnnGetMultiHeadAttnBuffers/c01 c10-c12 c15", "cudnnGetMultiHeadAttnWeights/c01-c04 c07-c11", "cudnnSetAttnDescriptor/c10-c13 c26 c34",
        "cudnnAttnDescriptor_t/c03", "cudnnMultiHeadAttnWeightKind_t/c01")  # fmt: skip
 @pytest.mark.parametrize("number", range(CASES))
-def test_where_the_weights_are(cudnn, handle, fresh, number):
+def test_where_the_weights_are(cudnn: Any, handle: Any, fresh: Any, number: int) -> None:
     """Every tensor has its shape and strides; together they fill the buffer without overlap."""
     values = configuration(number)
     fill(cudnn, fresh, **values)
@@ -98,7 +103,7 @@ def test_where_the_weights_are(cudnn, handle, fresh, number):
 
 @shows(f"{WEIGHTS}/c05")
 @needs("is_python", "the binding passes memory of the device alone")
-def test_a_copy_in_memory_of_the_host(subject, cudnn, handle, fresh):
+def test_a_copy_in_memory_of_the_host(subject: Subject, cudnn: Any, handle: Any, fresh: Any) -> None:
     """Parts of a buffer or array have the same offsets in each memory, also on the host."""
     fill(cudnn, fresh)
     size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
@@ -116,7 +121,7 @@ def test_a_copy_in_memory_of_the_host(subject, cudnn, handle, fresh):
 
 
 @shows(f"{WEIGHTS}/c03", f"{WEIGHTS}/c04", "cudnnSetAttnDescriptor/c08")
-def test_no_weights_at_all(cudnn, handle, fresh):
+def test_no_weights_at_all(cudnn: Any, handle: Any, fresh: Any) -> None:
     """Without projections the buffer has no bytes, and need not exist."""
     fill(cudnn, fresh, qProjSize=0, kProjSize=0, vProjSize=0, oProjSize=0, kSize=GOOD["qSize"])
     assert cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0] == 0
@@ -129,10 +134,10 @@ def test_no_weights_at_all(cudnn, handle, fresh):
 
 @shows(f"{BUFFERS}/c02 c13 c14", "cudnnSetAttnDescriptor/c21 c22")
 @pytest.mark.parametrize("name", ["qoMaxSeqLength", "kvMaxSeqLength", "maxBatchSize", "maxBeamSize"])
-def test_larger_maxima_take_more_memory(subject, cudnn, handle, fresh, name):
+def test_larger_maxima_take_more_memory(subject: Subject, cudnn: Any, handle: Any, fresh: Any, name: str) -> None:
     """The work space of a foreign library may be as large for small maxima."""
 
-    def sizes(value):
+    def sizes(value: Any) -> Any:
         fill(cudnn, fresh, **{name: value})
         return tuple(cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh))
 
@@ -142,13 +147,13 @@ def test_larger_maxima_take_more_memory(subject, cudnn, handle, fresh, name):
 
 @pytest.mark.ours
 @shows(f"{WEIGHTS}/c05", f"{WEIGHTS}/c14")
-def test_weights_elsewhere(cudnn, handle, fresh, refuses):
+def test_weights_elsewhere(cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """A plain address, also of the host, gives parts at the offsets of a buffer. Invalid addresses are refused."""
     fill(cudnn, fresh)
     size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
     memory, descriptor = handle.to_device(np.zeros(size, np.uint8)), cudnn.cudnnCreateTensorDescriptor()
 
-    def part(kind, weights):
+    def part(kind: Any, weights: Any) -> Any:
         return cudnn.cudnnGetMultiHeadAttnWeights(handle, fresh, kind, size, weights, descriptor)
 
     for start in (4, 4096):
@@ -161,12 +166,19 @@ def test_weights_elsewhere(cudnn, handle, fresh, refuses):
 
 
 @shows(f"{WEIGHTS}/c10 c12-c14", f"{BUFFERS}/c16")
-def test_refusals(subject, cudnn, handle, fresh, refuses):
+def test_refusals(subject: Subject, cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     fill(cudnn, fresh)
     size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
     memory, descriptor = handle.to_device(np.zeros(size + 8, np.uint8)), cudnn.cudnnCreateTensorDescriptor()
 
-    def call(kind=V, nbytes=size, memory=memory, handle=handle, attention=fresh, descriptor=descriptor):
+    def call(
+        kind: Any = V,
+        nbytes: Any = size,
+        memory: Any = memory,
+        handle: Any = handle,
+        attention: Any = fresh,
+        descriptor: Any = descriptor,
+    ) -> Any:
         return cudnn.cudnnGetMultiHeadAttnWeights(handle, attention, kind, nbytes, memory, descriptor)
 
     for kind in (-1, 8):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,11 @@ from dualdnn.conformance.solvers import divided_among
 from dualdnn.reference import judge
 
 from .checks import refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 F = "cudnnConvolutionForward"
 GEMM_ALGORITHMS = [Algo(n) for n in range(3)]
@@ -93,7 +99,7 @@ def convolution(
     return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(x_type, w_format, w), y_spec)
 
 
-def called(caller, operation, x, w):
+def called(caller: Caller, operation: Any, x: Any, w: Any) -> Any:
     """Return the output of one call on these values."""
     handle, operation = caller.handle, sized(caller, operation)
     memory = {
@@ -106,7 +112,7 @@ def called(caller, operation, x, w):
 
 
 # Each kind of kernel has an entry: few products, few channels, depthwise, and matrices of each layout.
-PADDED = {
+PADDED: dict[str, Any] = {
     "few products": {"x": (1, 1, 4, 4), "w": (1, 1, 3, 3)},
     "few channels": {"x": (1, 3, 9, 8), "w": (40, 3, 3, 3)},
     "depthwise": {"x": (1, 8, 5, 4), "w": (8, 1, 3, 3), "groups": 8},
@@ -121,7 +127,9 @@ PADDED = {
 @pytest.mark.parametrize("math_type", [FMA, DEFAULT], ids=by_name)
 @pytest.mark.parametrize("configuration", [name for name in FLOATING if name != "TRUE_HALF"])
 @pytest.mark.parametrize("geometry", PADDED)
-def test_padding_meets_filters_that_are_not_finite(run, geometry, configuration, math_type):
+def test_padding_meets_filters_that_are_not_finite(
+    run: Callable[..., Trial], geometry: Any, configuration: Any, math_type: Any
+) -> None:
     """The input is padded with zeros, and zero times an infinity or NaN of the filter is NaN."""
     for algo in GEMM_ALGORITHMS:
         options: Any = {"configuration": configuration, "math_type": math_type, "algo": algo, **PADDED[geometry]}
@@ -134,7 +142,7 @@ def test_padding_meets_filters_that_are_not_finite(run, geometry, configuration,
             assert found.after["y"].any()
 
 
-def test_an_infinity_over_the_padding(caller):
+def test_an_infinity_over_the_padding(caller: Caller) -> None:
     """An infinite weight over the padding makes the first row and column NaN, and all other results infinite."""
     x, w = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
     w[0, 0, 0, 0] = np.inf
@@ -145,14 +153,16 @@ def test_an_infinity_over_the_padding(caller):
 
 @shows(f"{F}/c21", "cudnnConvolutionFwdAlgoPerf_t/c07")
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo != DIRECT], ids=by_name)
-def test_repeated_calls_are_equal_bit_by_bit(run, algo):
+def test_repeated_calls_are_equal_bit_by_bit(run: Callable[..., Trial], algo: Any) -> None:
     first, second = (run(convolution((2, 16, 8, 8), (8, 16, 3, 3), algo=algo)).after["y"] for _ in range(2))
     assert np.array_equal(first, second)
 
 
 @shows(f"{F}/c21")
 @pytest.mark.parametrize("configuration, channels", [("PSEUDO_HALF", 1032), ("FLOAT", 516)], ids=by_name)
-def test_repeated_sums_of_many_channels_are_equal_bit_by_bit(caller, run, configuration, channels):
+def test_repeated_sums_of_many_channels_are_equal_bit_by_bit(
+    caller: Caller, run: Callable[..., Trial], configuration: str, channels: int
+) -> None:
     """Blocks of a device of 132 multiprocessors share the channels of few pixels; the results are right, too."""
     operation = convolution((1, channels, 4, 4), (24, channels, 3, 3), configuration=configuration, algo=PRECOMP,
                             formats=NHWC, math_type=DEFAULT, alpha=0.5)  # fmt: skip
@@ -175,7 +185,7 @@ STRIDE_1 = (FFT, FFT_TILING, WINOGRAD, NONFUSED)
 @pytest.mark.ours
 @shows(f"{F}/c25-c30 c33 c34 c36 c41 c58")
 @pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
-def test_limits_in_each_dimension(caller, refuses, algo, options):
+def test_limits_in_each_dimension(caller: Caller, refuses: Callable[..., bool], algo: Any, options: Any) -> None:
     """Each dimension alone must keep to the limit of the algorithm."""
     for setting in ("dilation", "stride") if algo in STRIDE_1 else ("dilation",):
         refuses_each_dimension(caller, refuses, partial(convolution, algo=algo, **options), setting, f"{F}/c58")
@@ -187,7 +197,9 @@ def tensor(data_type: cudnnDataType_t, *dims: int) -> TensorSpec:
 
 @shows("cudnnConvolutionForward/c05 c06", "cudnnGetConvolutionForwardWorkspaceSize/c01 c02")
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo != DIRECT], ids=by_name)
-def test_workspace(subject, caller, run, refuses, algo):
+def test_workspace(
+    subject: Subject, caller: Caller, run: Callable[..., Trial], refuses: Callable[..., bool], algo: Any
+) -> None:
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, convolution((2, 8, 16, 16), (8, 8, 3, 3), algo=algo))
     run(operation)
@@ -197,7 +209,7 @@ def test_workspace(subject, caller, run, refuses, algo):
 @shows(f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
 @pytest.mark.parametrize("start", [1, 8])
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
-def test_workspaces_begin_anywhere(subject, caller, algo, start):
+def test_workspaces_begin_anywhere(subject: Subject, caller: Caller, algo: Any, start: int) -> None:
     """The reported size is enough at any address, no byte outside it is written, and the result has the same bits."""
     for configuration, formats, math_type in (("FLOAT", NCHW, FMA), ("PSEUDO_HALF", NCHW, DEFAULT)):
         operation = sized(caller, convolution((1, 24, 5, 5), (20, 24, 3, 3), configuration=configuration, algo=algo,
@@ -206,7 +218,7 @@ def test_workspaces_begin_anywhere(subject, caller, algo, start):
 
 
 @shows(f"{F}/c44")
-def test_transformed_tensors(caller):
+def test_transformed_tensors(caller: Caller) -> None:
     """A convolution in NCHW_VECT_C, its operands made by cudnnTransformTensor, equals the one in NHWC."""
     cudnn, handle = caller.cudnn, caller.handle
     x = np.random.default_rng(5).integers(-9, 10, (1, 8, 4, 4)).astype(np.int8)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,11 @@ from dualdnn.conformance.solvers import divided_among
 
 from .checks import beside_direct_sums, refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 D = "cudnnConvolutionBackwardData"
 SIZE = "cudnnGetConvolutionBackwardDataWorkspaceSize"
@@ -51,7 +57,7 @@ def gradient(
 
 @shows(f"{D}/c11-c13 c15 c17")
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
-def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
+def test_repeated_calls_are_equal_bit_by_bit(subject: Subject, run: Callable[..., Trial], algo: Any) -> None:
     """Every algorithm gives the same bits here, ALGO_0 too (docs/errata.md, D213)."""
     if algo == ALGO_0 and not subject.cites_clauses:
         pytest.skip("the document calls its results non-deterministic")
@@ -60,7 +66,7 @@ def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
 
 
 @shows(f"{D}/c11-c13 c15 c17")
-def test_repeated_sums_of_many_filters_are_equal_bit_by_bit(caller, run):
+def test_repeated_sums_of_many_filters_are_equal_bit_by_bit(caller: Caller, run: Callable[..., Trial]) -> None:
     """Where pixels are few, 132 multiprocessors divide the sum over filters. The results stay right."""
     operation = gradient((1, 24, 4, 4), (1032, 24, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, math_type=DEFAULT)
     with divided_among(caller.handle, 132):
@@ -79,7 +85,7 @@ STRIDE_1 = (FFT, FFT_TILING, WINOGRAD, NONFUSED)
 @pytest.mark.ours
 @shows(f"{D}/c13-c16 c18 c19")
 @pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
-def test_limits_in_each_dimension(caller, refuses, algo, options):
+def test_limits_in_each_dimension(caller: Caller, refuses: Callable[..., bool], algo: Any, options: Any) -> None:
     """Each dimension alone must keep to the limit of the algorithm."""
     for setting in ("dilation", "stride") if algo in STRIDE_1 else ("dilation",):
         refuses_each_dimension(caller, refuses, partial(gradient, algo=algo, **options), setting, f"{D}/c31")
@@ -94,7 +100,7 @@ TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [
 
 @shows(f"{D}/c01 c13-c16")
 @pytest.mark.parametrize("algo, options", TRANSFORMED, ids=by_name)
-def test_transforms_beside_direct_sums(caller, algo, options):
+def test_transforms_beside_direct_sums(caller: Caller, algo: Any, options: Any) -> None:
     for more in ({}, {"mode": Mode.CUDNN_CONVOLUTION, "beta": 1.0}):
         beside_direct_sums(caller, gradient(**options, algo=algo, **more), ALGO_0)
     _, depth, *taps = options.get("w", (6, 4, 3, 3))
@@ -104,7 +110,9 @@ def test_transforms_beside_direct_sums(caller, algo, options):
 
 @shows(f"{D}/c03", f"{SIZE}/c01 c02")
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
-def test_workspace(subject, caller, run, refuses, algo):
+def test_workspace(
+    subject: Subject, caller: Caller, run: Callable[..., Trial], refuses: Callable[..., bool], algo: Any
+) -> None:
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, gradient((2, 8, 9, 8), (8, 8, 3, 3), algo=algo))
     run(operation)
@@ -114,7 +122,7 @@ def test_workspace(subject, caller, run, refuses, algo):
 @shows(f"{D}/c03")
 @pytest.mark.parametrize("start", [1, 8])
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo != ALGO_0], ids=by_name)
-def test_workspaces_begin_anywhere(subject, caller, algo, start):
+def test_workspaces_begin_anywhere(subject: Subject, caller: Caller, algo: Any, start: int) -> None:
     """The reported size is enough at any address, no byte outside it is written, and the result has the same bits."""
     for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
         operation = sized(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,11 @@ from dualdnn.conformance.solvers import divided_among
 
 from .checks import beside_direct_sums, refuses_a_small_workspace, refuses_each_dimension, takes_a_workspace_anywhere
 from .convolution import FLOATING, convolution_spec, formats_of
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 F = "cudnnConvolutionBackwardFilter"
 SIZE = "cudnnGetConvolutionBackwardFilterWorkspaceSize"
@@ -58,7 +64,7 @@ def gradient(
 
 @shows(f"{F}/c02 c23-c28", f"{KINDS}/c02 c03 c05 c07 c09 c11")
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)
-def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
+def test_repeated_calls_are_equal_bit_by_bit(subject: Subject, run: Callable[..., Trial], algo: Any) -> None:
     """Every algorithm gives the same bits here, ALGO_0 and ALGO_3 too (docs/errata.md, D275)."""
     if algo in (ALGO_0, ALGO_1) and not subject.cites_clauses:
         pytest.skip("the document calls their results non-deterministic")
@@ -68,7 +74,7 @@ def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
 
 @shows(f"{F}/c29-c31")
 @pytest.mark.parametrize("algo, formats", [(ALGO_0, NCHW), (ALGO_3, NCHW), (ALGO_1, NHWC)], ids=by_name)
-def test_repeated_volumes_are_equal_bit_by_bit(run, algo, formats):
+def test_repeated_volumes_are_equal_bit_by_bit(run: Callable[..., Trial], algo: Any, formats: Any) -> None:
     volume = gradient((4, 3, 4, 5, 6), (5, 3, 2, 3, 2), algo=algo, formats=formats)
     first, second = (run(volume).after["dw"] for _ in range(2))
     assert np.array_equal(first, second)
@@ -82,7 +88,7 @@ STRIDE_1 = (FFT, FFT_TILING, NONFUSED)
 @pytest.mark.ours
 @shows(f"{F}/c16-c19 c33 c36 c37")
 @pytest.mark.parametrize("algo, options", IN_EACH, ids=by_name)
-def test_limits_in_each_dimension(caller, refuses, algo, options):
+def test_limits_in_each_dimension(caller: Caller, refuses: Callable[..., bool], algo: Any, options: Any) -> None:
     """Each dimension alone must keep to the limit of the algorithm."""
     for setting in ("dilation", "stride") if algo in STRIDE_1 else ("dilation",):
         refuses_each_dimension(caller, refuses, partial(gradient, algo=algo, **options), setting, f"{F}/c49")
@@ -96,7 +102,7 @@ TRANSFORMED: list[tuple[Algo, dict[str, Any]]] = [
 
 @shows(f"{F}/c01 c16 c18 c19")
 @pytest.mark.parametrize("algo, options", TRANSFORMED, ids=by_name)
-def test_transforms_beside_direct_sums(caller, algo, options):
+def test_transforms_beside_direct_sums(caller: Caller, algo: Any, options: Any) -> None:
     for more in ({}, {"mode": Mode.CUDNN_CONVOLUTION, "beta": 1.0}):
         beside_direct_sums(caller, gradient(**options, algo=algo, **more), ALGO_0)
     _, depth, *taps = options.get("dw", (6, 4, 3, 3))
@@ -107,7 +113,7 @@ def test_transforms_beside_direct_sums(caller, algo, options):
 
 @shows(f"{F}/c01", f"{SIZE}/c01")
 @pytest.mark.parametrize("algo, x", [(NONFUSED, (3, 40, 98, 97)), (FFT, (12, 10, 40, 33))], ids=by_name)
-def test_images_that_pass_through_the_workspace_in_slices(caller, algo, x):
+def test_images_that_pass_through_the_workspace_in_slices(caller: Caller, algo: Any, x: Any) -> None:
     """A device of one multiprocessor passes the images through its workspace in slices."""
     with divided_among(caller.handle, 1):
         beside_direct_sums(caller, gradient(x, (4, x[1], 3, 3), algo=algo, beta=1.0), ALGO_0)
@@ -115,7 +121,9 @@ def test_images_that_pass_through_the_workspace_in_slices(caller, algo, x):
 
 @shows(f"{F}/c05 c06", f"{SIZE}/c01 c02")
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)
-def test_workspace(subject, caller, run, refuses, algo):
+def test_workspace(
+    subject: Subject, caller: Caller, run: Callable[..., Trial], refuses: Callable[..., bool], algo: Any
+) -> None:
     """The reported size is enough; less, or NULL, is refused before anything is written."""
     operation = sized(caller, gradient(algo=algo, alpha=0.5))
     run(operation)
@@ -125,7 +133,7 @@ def test_workspace(subject, caller, run, refuses, algo):
 @shows(f"{F}/c05")
 @pytest.mark.parametrize("start", [1, 8])
 @pytest.mark.parametrize("algo", [algo for algo in SERVED if algo != ALGO_0], ids=by_name)
-def test_workspaces_begin_anywhere(subject, caller, algo, start):
+def test_workspaces_begin_anywhere(subject: Subject, caller: Caller, algo: Any, start: int) -> None:
     """The reported size is enough at any address, no byte outside it is written, and the result has the same bits."""
     shape: Any = (
         {"x": (8, 20, 1, 7), "dw": (24, 20, 1, 3), "padding": (0, 1)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,11 @@ from dualdnn.conformance.marks import by_name, shows
 
 from .checks import refuses_a_small_workspace
 from .convolution import FFT, FFT_TILING, GEMM, IMPLICIT, NONFUSED, PRECOMP, WINOGRAD, convolution
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 B = "cudnnConvolutionBiasActivationForward"
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
@@ -32,7 +38,7 @@ def fused(**options: Any) -> ConvolutionBiasActivationForward:
 
 
 @shows(f"{B}/c02")
-def test_z_is_not_read_where_alpha2_is_0(run):
+def test_z_is_not_read_where_alpha2_is_0(run: Callable[..., Trial]) -> None:
     """NaN in z changes nothing where alpha2 is 0 (docs/errata.md, D217)."""
     for algo in (IMPLICIT, PRECOMP):
         assert np.isfinite(run(fused(algo=algo)).after["y"].view(np.float32)).all()
@@ -40,7 +46,9 @@ def test_z_is_not_read_where_alpha2_is_0(run):
 
 @shows(f"{B}/c08 c09")
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
-def test_workspace(subject, caller, run, refuses, algo):
+def test_workspace(
+    subject: Subject, caller: Caller, run: Callable[..., Trial], refuses: Callable[..., bool], algo: Any
+) -> None:
     """The size that cudnnGetConvolutionForwardWorkspaceSize reports is enough; less, or NULL, is refused."""
     operation = sized(caller, fused(x=(2, 8, 16, 16), w=(8, 8, 3, 3), algo=algo))
     run(operation)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dualdnn.api.enumerations import ENUMERATIONS, cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t
@@ -10,6 +12,9 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NCHW
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
 
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)
@@ -23,13 +28,13 @@ convolution = fresh_descriptor("Convolution")
 
 
 @pytest.fixture
-def layer(cudnn, convolution):
+def layer(cudnn: Any, convolution: Any) -> Any:
     """Return (convolution, input, filter) of these shapes, as the calls for output dimensions take them.
 
     Groups are set first, because setting the convolution keeps them.
     """
 
-    def make(x, w, padding, stride, dilation, groups=1):
+    def make(x: Any, w: Any, padding: Any, stride: Any, dilation: Any, groups: int = 1) -> Any:
         cudnn.cudnnSetConvolutionGroupCount(convolution, groups)
         sizes, of = (padding, stride, dilation), (CORRELATION, FLOAT)
         if len(padding) == 2:
@@ -45,7 +50,7 @@ def layer(cudnn, convolution):
 
 
 @shows("cudnnCreateConvolutionDescriptor/c01 c02", "cudnnConvolutionDescriptor_t/c01 c02", "cudnnReorderType_t/c02")
-def test_a_fresh_descriptor_has_one_group_and_the_defaults(cudnn, convolution):
+def test_a_fresh_descriptor_has_one_group_and_the_defaults(cudnn: Any, convolution: Any) -> None:
     assert cudnn.cudnnGetConvolutionGroupCount(convolution) == 1
     assert cudnn.cudnnGetConvolutionMathType(convolution) == cudnnMathType_t.CUDNN_DEFAULT_MATH
     assert cudnn.cudnnGetConvolutionReorderType(convolution) == 0
@@ -54,7 +59,7 @@ def test_a_fresh_descriptor_has_one_group_and_the_defaults(cudnn, convolution):
 
 
 @shows("cudnnDestroyConvolutionDescriptor/c01 c02")
-def test_destroy(subject, cudnn, refuses):
+def test_destroy(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     descriptor = cudnn.cudnnCreateConvolutionDescriptor()
     assert cudnn.cudnnDestroyConvolutionDescriptor(descriptor) is None
     if subject.survives_stray_pointers:
@@ -67,7 +72,7 @@ def test_destroy(subject, cudnn, refuses):
        "cudnnConvolutionDescriptor_t/c03")  # fmt: skip
 @pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
 @pytest.mark.parametrize("compute_type", COMPUTE_TYPES, ids=by_name)
-def test_set_and_get_2d(cudnn, convolution, mode, compute_type):
+def test_set_and_get_2d(cudnn: Any, convolution: Any, mode: Any, compute_type: Any) -> None:
     for values in (VALUES_2D, (0, 0, 1, 1, 1, 1), (2**31 - 1,) * 6):
         cudnn.cudnnSetConvolution2dDescriptor(convolution, *values, mode, compute_type)
         assert tuple(cudnn.cudnnGetConvolution2dDescriptor(convolution)) == (*values, mode, compute_type)
@@ -80,7 +85,7 @@ def test_set_and_get_2d(cudnn, convolution, mode, compute_type):
        "cudnnGetConvolutionNdDescriptor/c01-c08")  # fmt: skip
 @pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
 @pytest.mark.parametrize("rank", range(7))
-def test_set_and_get_nd(cudnn, convolution, rank, mode):
+def test_set_and_get_nd(cudnn: Any, convolution: Any, rank: int, mode: Any) -> None:
     padding, stride, dilation = (tuple(range(start, start + rank)) for start in (0, 10, 20))
     for compute_type in COMPUTE_TYPES:
         cudnn.cudnnSetConvolutionNdDescriptor(convolution, rank, padding, stride, dilation, mode, compute_type)
@@ -90,7 +95,7 @@ def test_set_and_get_nd(cudnn, convolution, rank, mode):
             assert tuple(got) == (rank, *arrays, mode, compute_type)
 
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "MathType": list(cudnnMathType_t),
     "GroupCount": [1, 2, 7, 2**31 - 1],
     "ReorderType": list(cudnnReorderType_t),
@@ -101,7 +106,7 @@ OPTIONS = {
        "cudnnGetConvolutionGroupCount/c01 c02", "cudnnSetConvolutionReorderType/c01 c03", "cudnnGetConvolutionReorderType/c01 c03",
        "cudnnReorderType_t/c01", "cudnnMathType_t/c01")  # fmt: skip
 @pytest.mark.parametrize("option", OPTIONS)
-def test_options_are_kept(cudnn, convolution, option):
+def test_options_are_kept(cudnn: Any, convolution: Any, option: Any) -> None:
     """Options may be set before the convolution, which keeps them (docs/errata.md, D193)."""
     put, get = getattr(cudnn, f"cudnnSetConvolution{option}"), getattr(cudnn, f"cudnnGetConvolution{option}")
     for value in OPTIONS[option]:
@@ -124,7 +129,7 @@ def steps(size: int, taps: int, padding: int, stride: int, dilation: int) -> int
 
 @shows(f"{OUT_2D}/c01-c04 c09", f"{OUT_ND}/c01-c03 c12")
 @pytest.mark.parametrize("taps, stride", list(product((1, 2, 3), (1, 2, 3))))
-def test_output_dimensions(cudnn, layer, taps, stride):
+def test_output_dimensions(cudnn: Any, layer: Any, taps: Any, stride: Any) -> None:
     for size, padding, dilation in product((5, 6, 7), (0, 1, 2), (1, 2, 3)):
         if (taps - 1) * dilation + 1 > min(size + 2 * padding, 8):
             continue
@@ -136,7 +141,7 @@ def test_output_dimensions(cudnn, layer, taps, stride):
 
 @shows(f"{OUT_ND}/c01-c03")
 @pytest.mark.parametrize("rank", range(1, 7))
-def test_output_dimensions_nd(cudnn, layer, rank):
+def test_output_dimensions_nd(cudnn: Any, layer: Any, rank: int) -> None:
     sizes = (5, 6, 7, 4, 3, 3)[:rank]
     made = layer((2, 6, *sizes), (4, 3, *[2] * rank), (1,) * rank, (2,) * rank, (1,) * rank, groups=2)
     expected = (2, 4, *(steps(size, 2, 1, 2, 1) for size in sizes))
@@ -145,7 +150,7 @@ def test_output_dimensions_nd(cudnn, layer, rank):
 
 
 @shows(f"{OUT_ND}/c10")
-def test_output_of_a_filter_as_large_as_the_padded_input(cudnn, refuses, layer):
+def test_output_of_a_filter_as_large_as_the_padded_input(cudnn: Any, refuses: Callable[..., bool], layer: Any) -> None:
     for taps, dilation in ((7, 1), (3, 3), (4, 2)):
         window = (taps - 1) * dilation + 1
         assert tuple(cudnn.cudnnGetConvolution2dForwardOutputDim(*layer((1, 1, window - 2, 9), (1, 1, taps, 1), (1, 0), (1, 1), (dilation, 1)))) == (1, 1, 1, 9)  # fmt: skip
@@ -158,7 +163,7 @@ ONE = (1, 1)
 
 
 @shows(f"{OUT_2D}/c02")
-def test_output_dimensions_fit_an_int(subject, cudnn, refuses, layer):
+def test_output_dimensions_fit_an_int(subject: Subject, cudnn: Any, refuses: Callable[..., bool], layer: Any) -> None:
     two, many = cudnn.cudnnGetConvolution2dForwardOutputDim, cudnn.cudnnGetConvolutionNdForwardOutputDim
     largest = layer((1, 1, 1, 4), (1, 1, 1, 1), (2**30 - 1, 0), ONE, ONE)
     assert tuple(two(*largest)) == tuple(many(*largest, 4)) == (1, 1, 2**31 - 1, 4)

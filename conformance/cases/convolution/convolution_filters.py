@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,6 +15,9 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import shows
 
 from .convolution import PRECOMP, convolution
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
 
 I = "cudnnIm2Col"  # noqa: E741 (as in the clause ids)
 R = "cudnnReorderFilterAndBias"
@@ -31,7 +34,7 @@ def im2col(
 
 
 @shows(f"{I}/c01")
-def test_im2col_times_filter_is_the_convolution(caller):
+def test_im2col_times_filter_is_the_convolution(caller: Caller) -> None:
     """The im2col matrix times the filter equals the convolution, by two calls of the subject."""
     x = np.random.default_rng(1).integers(-4, 5, (2, 3, 5, 4)).astype(np.float32)
     w = np.random.default_rng(2).integers(-4, 5, (4, 3, 3, 2)).astype(np.float32)
@@ -54,7 +57,7 @@ def filters(*dims: int) -> FilterSpec:
 
 
 @shows(f"{R}/c01")
-def test_a_reordered_filter_computes_the_same(caller):
+def test_a_reordered_filter_computes_the_same(caller: Caller) -> None:
     """A reordered filter with CUDNN_NO_REORDER gives the same result, whatever the permutation."""
     operation = sized(caller, convolution((1, 64, 5, 4), (64, 64, 3, 3), configuration="INT8x32", formats=NCHW_VECT_C, algo=PRECOMP, alpha=1 / 256))  # fmt: skip
     random = np.random.default_rng(11)
@@ -77,7 +80,7 @@ def test_a_reordered_filter_computes_the_same(caller):
 
 @shows(f"{R}/c06 c07")
 @pytest.mark.parametrize("asked", [0, -1, -5])
-def test_the_bias_is_left_alone(caller, asked):
+def test_the_bias_is_left_alone(caller: Caller, asked: int) -> None:
     handle, spec = caller.handle, filters(32, 32, 1, 1)
     w, reordered = handle.to_device(np.arange(1024).astype(np.int8)), handle.allocate(1024)
     given, written = handle.to_device(np.arange(32, dtype=np.float32)), handle.to_device(np.full(32, 7, np.float32))

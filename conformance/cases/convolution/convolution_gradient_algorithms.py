@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,11 @@ from . import convolution_backward_data as data
 from . import convolution_backward_filter as weights
 from . import searches
 from .searches import DEFAULT, FMA, LAYER, SUCCESS, TENSOR_OP, Direction, Measured, Searches
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 DATA = Direction(
     "BackwardData", data.gradient, cudnnConvolutionBwdDataAlgo_t, (data.ALGO_1, data.NONFUSED), ("w", "dy", "dx"), (data.ALGO_0,), (),
@@ -34,7 +41,7 @@ calls = pytest.mark.parametrize("call", range(3), ids=["Get", "Find", "FindEx"])
 
 
 @pytest.fixture
-def search(caller):
+def search(caller: Caller) -> Searches:
     return Searches(caller)
 
 
@@ -45,7 +52,7 @@ def both(*clauses: str) -> tuple[str, ...]:
 
 @shows(*both("cudnnGetConvolutionBackwardDataAlgorithmMaxCount/c01-c04"))
 @directions
-def test_max_count(cudnn, caller, refuses, direction):
+def test_max_count(cudnn: Any, caller: Caller, refuses: Callable[..., bool], direction: Any) -> None:
     """The count is all algorithms plus the tensor op variants of ALGO_1 and WINOGRAD_NONFUSED."""
     function = getattr(cudnn, direction.max_count)
     assert function(caller.handle) == len(direction.algorithms) + 2
@@ -62,7 +69,7 @@ def test_max_count(cudnn, caller, refuses, direction):
 @directions
 @calls
 @pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, FMA], ids=by_name)
-def test_every_algorithm_is_listed(subject, search, direction, call, math_type):
+def test_every_algorithm_is_listed(subject: Subject, search: Any, direction: Any, call: Any, math_type: Any) -> None:
     """Determinism is as the enumerator's text says (D213, D275)."""
     searches.lists_every_algorithm(subject, search, direction, call, direction.make(*LAYER, math_type=math_type))
 
@@ -71,7 +78,9 @@ def test_every_algorithm_is_listed(subject, search, direction, call, math_type):
 @shows(*both(f"{DATA_RANK}/c03", f"{DATA_FIND}/c05", f"{DATA_FIND_EX}/c05", "cudnnConvolutionBwdDataAlgoPerf_t/c02"))
 @directions
 @calls
-def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, direction, call):
+def test_what_becomes_of_each_algorithm(
+    caller: Caller, search: Any, monkeypatch: pytest.MonkeyPatch, direction: Any, call: Any
+) -> None:
     """Chosen times, workspaces, failures and memory give each algorithm its status and place."""
     Measured(monkeypatch, caller.handle, 80 if call == 2 else None).check(search, direction, call)
 
@@ -87,7 +96,9 @@ def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, direction, 
     "options", [{}, {"configuration": "PSEUDO_HALF", "math_type": TENSOR_OP}, {"formats": NHWC}, {"configuration": "DOUBLE", "stride": (2, 2)}],
     ids=["FLOAT", "HALF", "NHWC", "DOUBLE"],
 )  # fmt: skip
-def test_order_and_entries(caller, search, trial, direction, call, options):
+def test_order_and_entries(
+    caller: Caller, search: Any, trial: Callable[..., Trial], direction: Any, call: Any, options: Any
+) -> None:
     """Measured successes are sorted by time and come before failures. Each success has the workspace of the query
     and computes."""
     operation = direction.make(*LAYER, **options)
@@ -103,7 +114,7 @@ def test_order_and_entries(caller, search, trial, direction, call, options):
 @directions
 @calls
 @pytest.mark.parametrize("count", [1, 5])
-def test_no_more_than_asked_for(search, direction, call, count):
+def test_no_more_than_asked_for(search: Any, direction: Any, call: Any, count: int) -> None:
     found = search(direction, call, direction.make(*LAYER), count)
     assert found.returnedAlgoCount == len(found.perfResults) == count
 
@@ -111,7 +122,9 @@ def test_no_more_than_asked_for(search, direction, call, count):
 @directions
 @calls
 @pytest.mark.parametrize("count", [0, -1])
-def test_at_least_one_result_is_asked_for(search, refuses, direction, call, count):
+def test_at_least_one_result_is_asked_for(
+    search: Any, refuses: Callable[..., bool], direction: Any, call: Any, count: int
+) -> None:
     clause = f"{direction.calls[call]}/{direction.clauses[call]['count']}"
     refuses(BAD_PARAM, clause, search, direction, call, direction.make(*LAYER), count)
 
@@ -119,7 +132,9 @@ def test_at_least_one_result_is_asked_for(search, refuses, direction, call, coun
 @directions
 @calls
 @pytest.mark.parametrize("missing", ["handle", "first", "second", "third", "convDesc"])
-def test_searches_refuse_null(search, refuses, direction, call, missing):
+def test_searches_refuse_null(
+    search: Any, refuses: Callable[..., bool], direction: Any, call: Any, missing: str
+) -> None:
     clauses, places = direction.clauses[call], ("first", "second", "third")
     kind = "descriptor" if missing in places else missing
     clause = f"{direction.calls[call]}/{clauses[kind]}" if kind in clauses else "cudnnStatus_t/c05"
@@ -133,27 +148,29 @@ def test_searches_refuse_null(search, refuses, direction, call, missing):
 )  # fmt: skip
 @directions
 @pytest.mark.parametrize("room", [0, 64, None])
-def test_the_workspace_decides_what_is_tried(caller, search, direction, room):
+def test_the_workspace_decides_what_is_tried(caller: Caller, search: Any, direction: Any, room: Any) -> None:
     searches.tries_what_fits_the_workspace(caller, search, direction, room)
 
 
 @shows(f"{DATA_FIND_EX}/c10", f"{FILTER_FIND_EX}/c08")
 @pytest.mark.blind("a result off by one", "only memory is looked at")
 @directions
-def test_a_search_overwrites_the_output_alone(caller, search, direction):
+def test_a_search_overwrites_the_output_alone(caller: Caller, search: Any, direction: Any) -> None:
     searches.overwrites_the_output_alone(caller, search, direction)
 
 
 @shows(f"{DATA_RANK}/c01", f"{FILTER_RANK}/c01")
 @directions
-def test_ranks_that_no_algorithm_takes(search, direction):
+def test_ranks_that_no_algorithm_takes(search: Any, direction: Any) -> None:
     found = search(direction, 0, direction.make((2, 4, 6), (4, 4, 3)))
     assert {entry.status for entry in found.perfResults} == {NOT_SUPPORTED}
 
 
 @shows("cudnnConvolutionBwdDataAlgo_t/c03 c05 c07 c09 c11", "cudnnConvolutionBwdFilterAlgo_t/c03 c05 c09 c11")
 @directions
-def test_what_is_called_deterministic_is(caller, search, trial, direction):
+def test_what_is_called_deterministic_is(
+    caller: Caller, search: Any, trial: Callable[..., Trial], direction: Any
+) -> None:
     """Two calls of an algorithm listed as deterministic give the same bits."""
     operation = direction.make(*LAYER)
     output = direction.operands[2]
@@ -165,7 +182,7 @@ def test_what_is_called_deterministic_is(caller, search, trial, direction):
 
 
 @shows("cudnnConvolutionBwdDataAlgo_t/c06")
-def test_tiles_take_less_workspace_than_large_images(caller):
+def test_tiles_take_less_workspace_than_large_images(caller: Caller) -> None:
     fft, tiling = (
         sized(caller, data.gradient((8, 16, 250, 250), (16, 16, 3, 3), algo=algo)).workspace_bytes
         for algo in (data.FFT, data.FFT_TILING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import by_name, shows
 
 from .convolution_backward_data import ALGO_0, gradient
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
 
 G = "cudnnGetFoldedConvBackwardDataDescriptors"
 NAMES = ("foldedFilterDesc", "paddedDiffDesc", "foldedConvDesc", "foldedGradDesc", "filterFoldTransDesc", "diffPadTransDesc",
@@ -52,7 +55,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "formats", [(NCHW, NHWC), (NHWC, NHWC), (NCHW, NCHW), (NHWC, NCHW)], ids=lambda f: "-".join(map(by_name, f))
 )
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_folded_gradient_is_the_gradient(caller, shape, formats):
+def test_the_folded_gradient_is_the_gradient(caller: Caller, shape: Any, formats: Any) -> None:
     """The folded gradient, unfolded, equals the gradient exactly in small whole numbers.
 
     Calls of the subject fold the filter, pad dy, compute and unfold; they also fold dx and unfold it.
@@ -116,7 +119,7 @@ DESCRIBED = {
 @shows(f"{G}/c03-c05")
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 @pytest.mark.parametrize("shape", DESCRIBED)
-def test_what_is_described(caller, shape, tensor_format):
+def test_what_is_described(caller: Caller, shape: Any, tensor_format: Any) -> None:
     cudnn = caller.cudnn
     found = asked(caller, gradient(**SHAPES[shape]), tensor_format)
     filter_dims, diff_dims, grad_dims, padding = DESCRIBED[shape]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,11 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.trial import Called, prepare
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 DETERMINISTIC, OTHER = cudnnCTCLossAlgo_t
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
@@ -72,7 +77,7 @@ def zeros(caller: Any, nbytes: int) -> Any:
 
 
 @pytest.fixture
-def judged(trial, caller):
+def judged(trial: Callable[..., Trial], caller: Caller) -> Any:
     """Run a trial with positive probabilities and the workspace that the subject asks for."""
 
     def run(operation: Any, inputs: str | None = None, **options: Any) -> Any:
@@ -87,7 +92,7 @@ FORMULA = (1, 3, 4, 5, 9, 10, 11, 12, 13)
 @shows("cudnnCTCLoss/c01-c13", "cudnnLossNormalizationMode_t/c02 c03", "cudnnGetCTCLossWorkspaceSize/c02")
 @algorithms
 @modes
-def test_labels_of_the_host(judged, mode, algo):
+def test_labels_of_the_host(judged: Any, mode: Any, algo: Any) -> None:
     """Labels may repeat, input lengths may be shorter than the time steps, and labels after the last sequence do not
     count."""
     judged(host(mode=mode, algo=algo))
@@ -97,7 +102,7 @@ def test_labels_of_the_host(judged, mode, algo):
 @shows("cudnnCTCLoss_v8/c01 c04-c15", "cudnnSetCTCLossDescriptor_v8/c02", "cudnnGetCTCLossWorkspaceSize_v8/c02")
 @algorithms
 @modes
-def test_labels_of_the_device(judged, mode, algo):
+def test_labels_of_the_device(judged: Any, mode: Any, algo: Any) -> None:
     for longest in (4, 9):  # The lengths bound each list, not the longest label.
         before = lists(LABELS, LABEL_LENGTHS, INPUT_LENGTHS, 3 * longest)
         judged(device(longest=longest, mode=mode, algo=algo), before=before)
@@ -105,7 +110,7 @@ def test_labels_of_the_device(judged, mode, algo):
 
 @shows(f"{HOST}/c08", f"{HOST}/c10")
 @modes
-def test_gradients_end_with_the_input(judged, mode):
+def test_gradients_end_with_the_input(judged: Any, mode: Any) -> None:
     found = judged(host(mode=mode), None if mode == NONE else "normal")
     gradients = found.after["gradients"].view(np.float32).reshape(DIMS)
     for n, times in enumerate(INPUT_LENGTHS):
@@ -113,7 +118,7 @@ def test_gradients_end_with_the_input(judged, mode):
 
 
 @shows(f"{HOST}/c03", f"{DEVICE}/c05")
-def test_probabilities_of_zero(judged):
+def test_probabilities_of_zero(judged: Any) -> None:
     """Labels whose alignments all have probability 0 cost infinity, and NaN counts only on an alignment that meets it."""
     p = np.random.default_rng(2).uniform(0.1, 1, (6, 5, 4)).astype(np.float32)
     p[:, 0, 2] = 0
@@ -126,7 +131,7 @@ def test_probabilities_of_zero(judged):
 
 
 @shows(f"{HOST}/c04", f"{DEVICE}/c06")
-def test_probabilities_that_underflow(judged):
+def test_probabilities_that_underflow(judged: Any) -> None:
     """Costs are right where probabilities underflow, because their logarithms fit."""
     x = (80 * np.random.default_rng(5).standard_normal((7, 3, 5))).astype(np.float32)
     judged(host((7, 3, 5), input_lengths=(7, 4, 5)), before={"probs": x.reshape(-1).view(np.uint8)})
@@ -145,7 +150,7 @@ INFEASIBLE: Mapping[str, Any] = {
 @modes
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
 @calls
-def test_more_labels_than_time_steps(judged, call, nan, mode):
+def test_more_labels_than_time_steps(judged: Any, call: Any, nan: Any, mode: Any) -> None:
     """Where L + R > T the cost is 0 and gradients are zero or unchanged, even NaN. The sequence in between is right."""
     operation = host((5, 3, 4), **INFEASIBLE, mode=mode, nan=nan)
     before = {}
@@ -166,7 +171,7 @@ def test_more_labels_than_time_steps(judged, call, nan, mode):
 @shows("cudnnCTCLossAlgo_t/c01")
 @calls
 @algorithms
-def test_the_same_again(caller, call, algo):
+def test_the_same_again(caller: Caller, call: Any, algo: Any) -> None:
     """Two calls with many equal labels give the same bits."""
     operation: Any = sized(caller, host((40, 2, 3), [1, 2] * 20, (20, 20), (40, 39), algo=algo))
     lists_ = {}
@@ -193,7 +198,7 @@ def test_the_same_again(caller, call, algo):
 @shows(f"{DEVICE}/c08-c10")
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
 @needs("cites_clauses", "what a foreign library reads then is not determined")
-def test_lists_of_the_device_are_not_trusted(judged, nan):
+def test_lists_of_the_device_are_not_trusted(judged: Any, nan: Any) -> None:
     """A sequence with an invalid label (such as the blank) or length counts as one without an alignment."""
     labels = (1, 2, 3, 3, 2, 0, 3, 4, 1, 2**31 - 1, 2, 1, 3)
     label_lengths, input_lengths = (4, 2, -1, 1, 2, 2, 1, 1, 1), (6, 6, 6, 6, 6, 6, 7, -1, 6)
@@ -203,7 +208,7 @@ def test_lists_of_the_device_are_not_trusted(judged, nan):
 
 @shows(f"{DEVICE}/c08", f"{DEVICE}/c09")
 @needs("knows_sizes", "a foreign library is not told how large memory is")
-def test_labels_have_the_memory_that_their_lengths_say(caller):
+def test_labels_have_the_memory_that_their_lengths_say(caller: Caller) -> None:
     """The list of labels may be shorter than maxLabelLength for each sequence, empty, or end within a label."""
     for lengths in ((2, 0, 1), (0, 0, 0)):
         found = []
@@ -223,7 +228,7 @@ def test_labels_have_the_memory_that_their_lengths_say(caller):
 @shows("cudnnGetCTCLossWorkspaceSize/c01 c05", "cudnnGetCTCLossWorkspaceSize_v8/c01 c03 c04", "cudnnCTCLoss/c12 c16", "cudnnCTCLoss_v8/c14 c18")  # fmt: skip
 @algorithms
 @calls
-def test_workspaces(subject, caller, refuses, call, algo):
+def test_workspaces(subject: Subject, caller: Caller, refuses: Callable[..., bool], call: Any, algo: Any) -> None:
     """The queried size is enough, and one byte less is refused."""
     operation: Any = sized(caller, CALLS[call](algo=algo))
     assert operation.workspace_bytes > 0
@@ -242,7 +247,7 @@ def test_workspaces(subject, caller, refuses, call, algo):
 @shows(f"{HOST}/c09", f"{DEVICE}/c11")
 @calls
 @needs("survives_stray_pointers", "a fault on a GPU ends the process's work there")
-def test_a_descriptor_without_gradients(caller, call):
+def test_a_descriptor_without_gradients(caller: Caller, call: Any) -> None:
     """NULL gradients are not computed, even if they are described: the costs are the same."""
     operation = sized(caller, CALLS[call]())
     buffers = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "positive", 0).items()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -42,6 +44,10 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_residual import gradient as r
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+
 BNSTATS = "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS"
 WGRAD = "CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD"
 ADD = "CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION"
@@ -60,17 +66,17 @@ X, W, Y = (
 OF_X, OF_Y = vector(8), vector(32)  # one number for each channel
 
 
-def statistics(without=()):
+def statistics(without: Any = ()) -> Any:
     operation = ScaleBiasActivationConvBnstats(CONVOLUTION, RELU, PRECOMP, 0, X, OF_X, OF_X, W, Y, OF_Y, OF_Y)
     return replace(operation, **dict.fromkeys(without))
 
 
-def filter_gradient(without=()):
+def filter_gradient(without: Any = ()) -> Any:
     operation = ScaleBiasActivationWgrad(CONVOLUTION, RELU, FILTER_1, 0, X, OF_X, OF_X, Y, W)
     return replace(operation, **dict.fromkeys(without))
 
 
-def added(activation=RELU, without=()):
+def added(activation: Any = RELU, without: Any = ()) -> Any:
     operation = ConvScaleBiasAddActivation(CONVOLUTION, activation, PRECOMP, 0, X, W, OF_Y, Y, OF_Y, OF_Y, Y)
     return replace(operation, **dict.fromkeys(without))
 
@@ -80,7 +86,7 @@ makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 
 
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
-def test_scale_or_bias_alone_is_applied(caller, alone, factor):
+def test_scale_or_bias_alone_is_applied(caller: Caller, alone: str, factor: float) -> None:
     """A scale or a bias alone is applied after the convolution; both backends might agree on skipping it."""
     operation = sized(caller, added(None, tuple({"eqScale", "z", "zEqScale", "zEqBias"} - {alone})))
     found = []
@@ -107,7 +113,7 @@ NOPS = [
 @pytest.mark.parametrize(
     "make, attributes, without", NOPS, ids=lambda value: getattr(value, "__name__", None) or str(value)
 )
-def test_descriptors_and_placeholders_that_are_null(caller, make, attributes, without):
+def test_descriptors_and_placeholders_that_are_null(caller: Caller, make: Any, attributes: Any, without: Any) -> None:
     """NULL descriptors and placeholders omit their operands, whose memory stays untouched."""
     full, fewer = sized(caller, make()), sized(caller, make(without=without))
     results = {}
@@ -140,7 +146,7 @@ PLANNED = {
 @shows(*clauses_of(CONST_LABELS, f"{ALL}.*activation step becomes a NOP"), f"{CONST_LABELS}/c009 c022 c062 c075",
        f"{CONST_LABELS}/c100 c141 c193")  # fmt: skip
 @pytest.mark.parametrize("name", PLANNED)
-def test_identity_is_no_activation(caller, name):
+def test_identity_is_no_activation(caller: Caller, name: Any) -> None:
     """The identity gives the plan without an activation, also in the persistent mode, and no larger workspace."""
     operation, nothing = PLANNED[name], [None] if name in ("statistics", "filter_gradient", "added") else []
     identity = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
@@ -151,13 +157,13 @@ def test_identity_is_no_activation(caller, name):
     assert len({made(caller, operation, **attributes)[1] for attributes in given}) == 1
 
 
-def made(caller, operation, **attributes):
+def made(caller: Caller, operation: Any, **attributes: Any) -> Any:
     """Return (a plan of the operation with other attributes, the bytes of workspace that it asks for)."""
     new = caller.cudnn.cudnnCreateFusedOpsPlan(KINDS[type(operation)])
     return new, caller.cudnn.cudnnMakeFusedOpsPlan(caller.handle, new, const_pack(caller, operation, **attributes))
 
 
-def executed(caller, operation, memory, scalars=None, **attributes):
+def executed(caller: Caller, operation: Any, memory: Any, scalars: Any = None, **attributes: Any) -> None:
     """Make a plan with these attributes and run it on this memory."""
     ready, needed = made(caller, operation, **attributes)
     sized_operation = replace(operation, workspace_bytes=max(needed, operation.workspace_bytes))
@@ -179,7 +185,7 @@ PROMISED = {
     *clauses_of(VARIANT_LABELS, f"{ALL}: (where a|.*must agree)"),
 )
 @makers
-def test_promises(subject, caller, refuses, make):
+def test_promises(subject: Subject, caller: Caller, refuses: Callable[..., bool], make: Any) -> None:
     """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
@@ -210,7 +216,9 @@ SIZED = {statistics: ("c019", "c021"), filter_gradient: ("c036", "c038"), added:
 
 @shows(*clauses_of(VARIANT_LABELS, f"{ALL}: CUDNN_(PTR_WORKSPACE|SCALAR_SIZE_T)\\w* \\("), "cudnnMakeFusedOpsPlan/c02")
 @makers
-def test_workspaces(subject, caller, refuses, monkeypatch, make):
+def test_workspaces(
+    subject: Subject, caller: Caller, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch, make: Any
+) -> None:
     """The size that the plan reports is enough, and a smaller or missing workspace is refused. A plan that needs no
     workspace takes NULL. Our backends are also made to report more bytes than they use."""
     missing, small = (f"{VARIANT_LABELS}/{clause}" for clause in SIZED[make])

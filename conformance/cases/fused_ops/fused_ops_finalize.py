@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,11 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_packs import CONST_LABELS, PE
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
+
 TRAINING = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING"
 INFERENCE = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE"
 NOPS = r"becomes a NOP|may be NULL"
@@ -25,27 +32,27 @@ INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
 NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
 
 
-def vector(channels=37):
+def vector(channels: int = 37) -> Any:
     """Return one number for each channel."""
     return TensorSpec.packed(FLOAT, (1, channels, 1, 1))
 
 
-def training(count=50, without=()):
+def training(count: int = 50, without: Any = ()) -> Any:
     """Return the finalising of sums of ``count`` elements; without some operands."""
     return replace(BnFinalizeStatisticsTraining(count, 0.3, 1e-3, *(vector(),) * 10), **dict.fromkeys(without))
 
 
-def inference(without=()):
+def inference(without: Any = ()) -> Any:
     """Return the finalising of running statistics; without some operands."""
     return replace(BnFinalizeStatisticsInference(1e-3, *(vector(),) * 6), **dict.fromkeys(without))
 
 
-def kinds(operation, **others):
+def kinds(operation: Any, **others: Any) -> Any:
     return {**dict.fromkeys(operation.operands, "normal"), **INPUTS, **others}
 
 
 @shows(*clauses_of(CONST_LABELS, f"^{TRAINING}.*({NOPS})"))
-def test_nothing_is_wanted(trial, caller, refuses):
+def test_nothing_is_wanted(trial: Callable[..., Trial], caller: Caller, refuses: Callable[..., bool]) -> None:
     """Sums are not read without outputs."""
     operation = training(
         without=("savedMean", "savedInvStd", "runningMean", "runningVar", "eqScale", "eqBias", "scale", "bias")
@@ -59,7 +66,7 @@ def test_nothing_is_wanted(trial, caller, refuses):
 
 @pytest.mark.ours  # NVIDIA's library takes its process down here.
 @shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
-def test_nothing_is_wanted_of_inference(caller):
+def test_nothing_is_wanted_of_inference(caller: Caller) -> None:
     """Nothing is read without outputs, not even invalid statistics."""
     operation = inference(without=("eqScale", "eqBias"))
     memory = {name: caller.handle.to_device(np.full(37, -9, np.float32)) for name in operation.operands}
@@ -68,7 +75,7 @@ def test_nothing_is_wanted_of_inference(caller):
         assert np.array_equal(buffer.to_host(np.float32, 37), np.full(37, -9, np.float32))
 
 
-def test_a_variance_is_not_negative(trial):
+def test_a_variance_is_not_negative(trial: Callable[..., Trial]) -> None:
     """The variance is 0 where rounded sums have a mean square below the square of their mean."""
     operation = training(count=8)
     sums, squares = np.full(37, 8, np.float32), np.full(37, 4, np.float32)
@@ -79,7 +86,7 @@ def test_a_variance_is_not_negative(trial):
 
 
 @shows(*clauses_of(VARIANT_LABELS, f"^{TRAINING}: (on a single GPU|with several GPUs)"))
-def test_statistics_of_two_parts(trial):
+def test_statistics_of_two_parts(trial: Callable[..., Trial]) -> None:
     """The count is the number of summed elements: sums of two parts, added, give the result of all elements."""
     y = np.random.default_rng(5).standard_normal((6, 37, 3, 4)) + 2
     parts = (y[:2], y[2:])
@@ -94,7 +101,7 @@ def test_statistics_of_two_parts(trial):
 
 
 @shows(f"{VARIANT_LABELS}/c001")
-def test_pointers_and_scalars_change(subject, caller):
+def test_pointers_and_scalars_change(subject: Subject, caller: Caller) -> None:
     """One plan serves other memory and other counts repeatedly. The pack that made it may be destroyed."""
     operation = training()
     cudnn, packs, made_plan = caller.cudnn, const_pack(caller, operation), caller.cudnn.cudnnCreateFusedOpsPlan(2)
@@ -113,7 +120,7 @@ def test_pointers_and_scalars_change(subject, caller):
 
 
 @shows("cudnnMakeFusedOpsPlan/c03-c05", "cudnnFusedOpsExecute/c02 c03")
-def test_objects_that_do_not_fit(subject, caller, refuses):
+def test_objects_that_do_not_fit(subject: Subject, caller: Caller, refuses: Callable[..., bool]) -> None:
     """NULL, packs of other sequences, and a plan that was not made are refused; a refused call leaves an earlier
     plan as it was."""
     cudnn, handle, operation = caller.cudnn, caller.handle, training()
@@ -136,7 +143,9 @@ def test_objects_that_do_not_fit(subject, caller, refuses):
     assert not np.array_equal(buffers["savedMean"].to_host(np.uint8, 148), before["savedMean"])
 
 
-def executed(caller, operation, buffers, offsets=None, scalars=None, **attributes):
+def executed(
+    caller: Caller, operation: Any, buffers: Any, offsets: Any = None, scalars: Any = None, **attributes: Any
+) -> None:
     """Make a plan with these attributes and run it with operands ``offsets`` bytes into their buffers and other scalars."""
     ready = plan(caller, operation, **attributes)
     operands = {}
@@ -160,7 +169,7 @@ PROMISED = {training: ("c076", "c077", "c078"), inference: ("c098", "c099", "c10
 @shows(*clauses_of(VARIANT_LABELS, f"^({TRAINING}|{INFERENCE}): (where a|.*must agree)"),
        *clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): .*(which alignment|takes (a pointer to )?an initialised)"))  # fmt: skip
 @pytest.mark.parametrize("make", PROMISED, ids=["training-clauses0", "inference-clauses1"])
-def test_promises(subject, caller, refuses, make):
+def test_promises(subject: Subject, caller: Caller, refuses: Callable[..., bool], make: Any) -> None:
     """Memory that breaks its placeholder's promise is refused: missing, not NULL, or not aligned. Nothing is
     written."""
     if not subject.survives_stray_pointers:
@@ -187,7 +196,7 @@ def test_promises(subject, caller, refuses, make):
 
 
 @shows(f"{VARIANT_LABELS}/c070", f"{VARIANT_LABELS}/c092", f"{VARIANT_LABELS}/c063")
-def test_scalars_that_are_wrong(caller, refuses):
+def test_scalars_that_are_wrong(caller: Caller, refuses: Callable[..., bool]) -> None:
     """A negative epsilon and a count below 1 (also the preset of 0) are refused. An epsilon of 0 is allowed."""
     for operation, name, clause, wrong in (
         (training(), "epsilon", "c070", (-1e-9, -np.inf, np.nan)),

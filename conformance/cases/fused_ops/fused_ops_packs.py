@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -27,6 +29,9 @@ from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.report import load_clauses
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 CLAUSES = load_clauses()
 PER_ACTIVATION, SPATIAL, PERSISTENT = cudnnBatchNormMode_t
 NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
@@ -37,7 +42,7 @@ GET_VARIANT = "cudnnGetFusedOpsVariantParamPackAttribute"
 CREATORS = ("cudnnCreateFusedOpsConstParamPack", "cudnnCreateFusedOpsVariantParamPack", "cudnnCreateFusedOpsPlan")
 sequences = pytest.mark.parametrize("ops", cudnnFusedOps_t, ids=lambda ops: ops.name.removeprefix("CUDNN_FUSED_"))
 # The case sets attributes to these values; no other attribute and no new pack has them.
-CONTENTS = {
+CONTENTS: dict[str, Any] = {
     "cudnnTensorDescriptor_t": (TensorSpec(HALF, (2, 3, 5, 7), (131, 1, 23, 3)), TensorSpec.packed(DOUBLE, (1, 3, 1, 1))),
     "cudnnFilterDescriptor_t": (FilterSpec(FLOAT, NHWC, (4, 3, 2, 5)), FilterSpec(HALF, NHWC, (2, 3, 1, 1))),
     "cudnnActivationDescriptor_t": tuple(ActivationSpec(mode, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 1.5) for mode in (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY) ),
@@ -53,7 +58,7 @@ GETTERS = {
 }  # fmt: skip
 
 
-def clauses_of(type_name, pattern):
+def clauses_of(type_name: Any, pattern: Any) -> Any:
     """Return the matching clauses of a type; the tables have a clause for each attribute of each sequence."""
     found = [
         name for name, clause in CLAUSES.items() if clause.function == type_name and re.search(pattern, clause.text)
@@ -62,7 +67,7 @@ def clauses_of(type_name, pattern):
     return tuple(found)
 
 
-def listed(type_name, ops, pattern):
+def listed(type_name: Any, ops: Any, pattern: Any) -> Any:
     """Return the labels of one sequence, by the clauses of their presets."""
     text = "\n".join(CLAUSES[name].text for name in clauses_of(type_name, pattern))
     return set(re.findall(rf"{ops.name}: (CUDNN_\w+) is", text))
@@ -72,26 +77,26 @@ CONST_LABELS = "cudnnFusedOpsConstParamLabel_t"
 VARIANT_LABELS = "cudnnFusedOpsVariantParamLabel_t"
 
 
-def given(cudnn, kind, content):
+def given(cudnn: Any, kind: Any, content: Any) -> Any:
     """Return the setter's argument for some content."""
     return made(cudnn, content) if kind in GETTERS else content
 
 
-def shown(cudnn, kind, param):
+def shown(cudnn: Any, kind: Any, param: Any) -> Any:
     """Return the result of a getter in a form that can be compared."""
     if param is None or kind not in GETTERS:
         return param
     return GETTERS[kind](cudnn, param)
 
 
-def packs_of(kind):
+def packs_of(kind: Any) -> Any:
     """Return a fixture: a function that makes packs of this kind, which are destroyed afterwards."""
 
     @pytest.fixture
-    def pack(cudnn):
+    def pack(cudnn: Any) -> Iterator[Any]:
         made = []
 
-        def make(ops):
+        def make(ops: Any) -> Any:
             made.append(getattr(cudnn, f"cudnnCreateFusedOps{kind}ParamPack")(ops))
             return made[-1]
 
@@ -111,7 +116,7 @@ const_pack, variant_pack = packs_of("Const"), packs_of("Variant")
        *(f"cudnnFusedOps{kind}_t/c0{n}" for kind in ("ConstParamPack", "VariantParamPack", "Plan") for n in (1, 2)))  # fmt: skip
 @sequences
 @pytest.mark.parametrize("creator", CREATORS)
-def test_create_and_destroy(subject, cudnn, refuses, creator, ops):
+def test_create_and_destroy(subject: Subject, cudnn: Any, refuses: Callable[..., bool], creator: Any, ops: Any) -> None:
     """Objects of one sequence are independent of each other; a destroyed object is refused."""
     assert [int(member) for member in ENUMERATIONS["cudnnFusedOps_t"]] == list(range(7))
     first, second = getattr(cudnn, creator)(ops), getattr(cudnn, creator)(ops)
@@ -124,19 +129,19 @@ def test_create_and_destroy(subject, cudnn, refuses, creator, ops):
 
 
 @shows("cudnnDestroyFusedOpsPlan/c03")
-def test_destroy_of_null(cudnn):
+def test_destroy_of_null(cudnn: Any) -> None:
     cudnn.cudnnDestroyFusedOpsPlan(None)
 
 
 @shows("cudnnStatus_t/c05")
-def test_destroy_of_null_packs(cudnn, refuses):
+def test_destroy_of_null_packs(cudnn: Any, refuses: Callable[..., bool]) -> None:
     for name in ("cudnnDestroyFusedOpsConstParamPack", "cudnnDestroyFusedOpsVariantParamPack"):
         refuses(BAD_PARAM, INCORRECT_PARAMETER, getattr(cudnn, name), None)
 
 
 @shows(*clauses_of(CONST_LABELS, "after creation of the pack"), f"{GET}/c03", "cudnnFusedOpsPointerPlaceHolder_t/c02")
 @sequences
-def test_presets(cudnn, const_pack, ops):
+def test_presets(cudnn: Any, const_pack: Any, ops: Any) -> None:
     pack = const_pack(ops)
     names = {label.name for label in CONST[ops]}
     if tabled := listed(CONST_LABELS, ops, "after creation of the pack"):
@@ -157,7 +162,7 @@ def test_presets(cudnn, const_pack, ops):
        *(f"{GET}/c0{n}" for n in (1, 2, 4, 5)), f"{CONST_LABELS}/c001", f"{CONST_LABELS}/c002",
        "cudnnFusedOpsPointerPlaceHolder_t/c01")  # fmt: skip
 @sequences
-def test_every_attribute_comes_back(cudnn, const_pack, ops):
+def test_every_attribute_comes_back(cudnn: Any, const_pack: Any, ops: Any) -> None:
     """Every attribute comes back, twice with other contents. Descriptors may change after they were set, and no
     attribute touches another."""
     assert [int(member) for member in Const] == list(range(39))
@@ -184,7 +189,7 @@ def test_every_attribute_comes_back(cudnn, const_pack, ops):
 @pytest.mark.blind("a result off by one", "isNULL, of which other cases are")
 @shows(f"{GET}/c02")
 @sequences
-def test_what_was_got_is_a_copy(cudnn, const_pack, ops):
+def test_what_was_got_is_a_copy(cudnn: Any, const_pack: Any, ops: Any) -> None:
     """A getter returns a copy, so changing that leaves the pack as it is."""
     label = next(label for label in CONST[ops] if const_type(label) == "cudnnTensorDescriptor_t")
     pack, content = const_pack(ops), CONTENTS["cudnnTensorDescriptor_t"][0]
@@ -197,7 +202,7 @@ def test_what_was_got_is_a_copy(cudnn, const_pack, ops):
 
 @shows(f"{SET}/c02", f"{GET}/c03")
 @sequences
-def test_null_is_recorded(cudnn, const_pack, ops):
+def test_null_is_recorded(cudnn: Any, const_pack: Any, ops: Any) -> None:
     pack = const_pack(ops)
     for label in CONST[ops]:
         kind = const_type(label)
@@ -209,7 +214,7 @@ def test_null_is_recorded(cudnn, const_pack, ops):
 
 @shows(f"{SET}/c02", f"{GET}/c03")
 @sequences
-def test_null_is_recorded_for_values(cudnn, const_pack, ops):
+def test_null_is_recorded_for_values(cudnn: Any, const_pack: Any, ops: Any) -> None:
     pack = const_pack(ops)
     for label in CONST[ops]:
         kind = const_type(label)
@@ -221,7 +226,7 @@ def test_null_is_recorded_for_values(cudnn, const_pack, ops):
 
 @shows(f"{SET}/c05-c07", f"{GET}/c06 c09")
 @sequences
-def test_other_labels(cudnn, const_pack, refuses, ops):
+def test_other_labels(cudnn: Any, const_pack: Any, refuses: Callable[..., bool], ops: Any) -> None:
     """Invalid labels, and labels of other sequences, are refused, and so is anything but a pack."""
     pack = const_pack(ops)
     for label in (-1, 39, 2**31 - 1):
@@ -236,7 +241,7 @@ def test_other_labels(cudnn, const_pack, refuses, ops):
 
 @shows(INCORRECT_PARAMETER)
 @pytest.mark.parametrize("value", [-1, 3, 2**31 - 1])
-def test_no_enumerators(cudnn, const_pack, refuses, value):
+def test_no_enumerators(cudnn: Any, const_pack: Any, refuses: Callable[..., bool], value: Any) -> None:
     pack = const_pack(cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS)
     for label in (Const.CUDNN_PARAM_BN_MODE, Const.CUDNN_PARAM_WDATA_PLACEHOLDER):
         refuses(BAD_PARAM, INCORRECT_PARAMETER, getattr(cudnn, SET), pack, label, value)
@@ -244,7 +249,7 @@ def test_no_enumerators(cudnn, const_pack, refuses, value):
 
 
 @shows(INCORRECT_PARAMETER, *clauses_of(CONST_LABELS, r"takes an initialised \w+Descriptor_t"))
-def test_descriptors_that_were_not_set(cudnn, const_pack, refuses):
+def test_descriptors_that_were_not_set(cudnn: Any, const_pack: Any, refuses: Callable[..., bool]) -> None:
     fresh = {kind: getattr(cudnn, f"cudnnCreate{kind.removeprefix('cudnn').removesuffix('_t')}")() for kind in GETTERS}
     for ops in cudnnFusedOps_t:
         pack = const_pack(ops)
@@ -253,7 +258,9 @@ def test_descriptors_that_were_not_set(cudnn, const_pack, refuses):
 
 
 @shows(INCORRECT_PARAMETER)
-def test_descriptors_of_another_type(subject, cudnn, const_pack, refuses):
+def test_descriptors_of_another_type(
+    subject: Subject, cudnn: Any, const_pack: Any, refuses: Callable[..., bool]
+) -> None:
     """A filter for a tensor, a placeholder for a mode, a destroyed descriptor and a number for a descriptor are
     refused."""
     if not subject.is_python:
@@ -274,7 +281,7 @@ def test_descriptors_of_another_type(subject, cudnn, const_pack, refuses):
 
 @shows(*clauses_of(VARIANT_LABELS, "by default"))
 @sequences
-def test_variant_presets(cudnn, variant_pack, ops):
+def test_variant_presets(cudnn: Any, variant_pack: Any, ops: Any) -> None:
     pack = variant_pack(ops)
     if tabled := listed(VARIANT_LABELS, ops, "by default"):
         assert {label.name for label in VARIANT[ops]} == tabled
@@ -284,7 +291,7 @@ def test_variant_presets(cudnn, variant_pack, ops):
 
 @shows("cudnnSetFusedOpsVariantParamPackAttribute/c01 c02 c05", "cudnnGetFusedOpsVariantParamPackAttribute/c01-c03", "cudnnFusedOpsVariantParamLabel_t/c001-c003")  # fmt: skip
 @sequences
-def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
+def test_every_variant_attribute_comes_back(subject: Subject, cudnn: Any, variant_pack: Any, ops: Any) -> None:
     """Scalars are copied; pointers are kept as given, even if they are invalid."""
     assert [int(member) for member in Variant] == [*range(24), *range(100, 104)]
     pack, labels = variant_pack(ops), VARIANT[ops]
@@ -303,7 +310,7 @@ def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
 
 
 @shows(f"{SET_VARIANT}/c01", f"{GET_VARIANT}/c01")
-def test_memory_comes_back(subject, cudnn, handle, variant_pack):
+def test_memory_comes_back(subject: Subject, cudnn: Any, handle: Any, variant_pack: Any) -> None:
     """Another pointer replaces the first, and NULL replaces both."""
     pack = variant_pack(cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS)
     for buffer in (handle.to_device(np.zeros(7, np.float32)), handle.to_device(np.zeros(3, np.float32)), None):
@@ -315,7 +322,7 @@ def test_memory_comes_back(subject, cudnn, handle, variant_pack):
 
 @shows(f"{SET_VARIANT}/c03 c04", f"{GET_VARIANT}/c04 c06")
 @sequences
-def test_other_variant_labels(cudnn, variant_pack, refuses, ops):
+def test_other_variant_labels(cudnn: Any, variant_pack: Any, refuses: Callable[..., bool], ops: Any) -> None:
     pack = variant_pack(ops)
     for label in (-1, 24, 99, 104, *(set(Variant) - set(VARIANT[ops]))):
         refuses(BAD_PARAM, f"{SET_VARIANT}/c04", getattr(cudnn, SET_VARIANT), pack, label, None)
@@ -325,7 +332,7 @@ def test_other_variant_labels(cudnn, variant_pack, refuses, ops):
 
 
 @shows(INCORRECT_PARAMETER)
-def test_scalars_of_another_type(subject, cudnn, variant_pack, refuses):
+def test_scalars_of_another_type(subject: Subject, cudnn: Any, variant_pack: Any, refuses: Callable[..., bool]) -> None:
     if not subject.is_python:
         pytest.skip("C has no types behind void *")
     pack = variant_pack(cudnnFusedOps_t.CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING)

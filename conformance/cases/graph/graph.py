@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from dualdnn.api import cudnn as api
@@ -13,44 +16,57 @@ from dualdnn.conformance.trial import prepare
 
 from .graph_descriptors import of
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.trial import Trial
+
 Mode = api.cudnnPointwiseMode_t
 NO_NAN, NAN = api.cudnnNanPropagation_t
 
 
-def tensor(uid, dims, data_type=FLOAT, strides=None, virtual=False, order=None, alignment=None):
+def tensor(
+    uid: Any,
+    dims: Any,
+    data_type: Any = FLOAT,
+    strides: Any = None,
+    virtual: bool = False,
+    order: Any = None,
+    alignment: Any = None,
+) -> Any:
     """Return a tensor, packed in this order of its dimensions where no strides are given."""
     strides = strides or packed_strides(dims, order or tuple(range(len(dims))))
     return parts.GraphTensor(uid, data_type, dims, strides, alignment or SCALAR_BYTES[data_type], 1, -1, virtual)
 
 
-def executed(*nodes, engine=0, choice=0):
+def executed(*nodes: Any, engine: int = 0, choice: int = 0) -> OperationGraph:
     """Return the graph of nodes that are given in an order in which they can run."""
     return OperationGraph(tuple(nodes), engine, choice, 0)
 
 
-def settings(mode, nan=NO_NAN, lower=0.0, upper=float("inf"), compute=FLOAT):
+def settings(mode: Any, nan: Any = NO_NAN, lower: float = 0.0, upper: Any = float("inf"), compute: Any = FLOAT) -> Any:
     return parts.PointwiseSettings(mode, compute, nan, lower, upper)
 
 
-def pointwise(mode, x, y, b=None, alpha1=1.0, alpha2=1.0, **given):
+def pointwise(mode: Any, x: Any, y: Any, b: Any = None, alpha1: float = 1.0, alpha2: float = 1.0, **given: Any) -> Any:
     """Return one pointwise node."""
     return parts.PointwiseNode(settings(mode, **given), alpha1, alpha2, x, b, y)
 
 
-def convolution(pre=(0, 0), post=(0, 0), stride=None, dilation=None, mode=1, compute=FLOAT):
+def convolution(
+    pre: Any = (0, 0), post: Any = (0, 0), stride: Any = None, dilation: Any = None, mode: int = 1, compute: Any = FLOAT
+) -> Any:
     ones = (1,) * len(pre)
     return parts.GraphConvolution(
         api.cudnnConvolutionMode_t(mode), compute, pre, post, stride or ones, dilation or ones
     )
 
 
-def operand(mode, x):
+def operand(mode: Any, x: Any) -> Any:
     """Return the second operand where the mode has one: broadcast along two dimensions."""
     return tensor(2, (1, *x.dims[1:-1], 1), x.data_type) if settings(mode).has_two_inputs else None
 
 
 @shows("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01 c07 c09 c11 c13")
-def test_infinities_beside_what_is_not_determined(trial):
+def test_infinities_beside_what_is_not_determined(trial: Callable[..., Trial]) -> None:
     """Sums and products with an infinity are infinite or NaN, even if another operand is not determined.
 
     A virtual tensor of HALF may hold 90000 or an infinity, and one of FLOAT 1e-45 or zero.
@@ -92,7 +108,7 @@ CONVOLUTIONS = (
 @shows(*CONVOLUTIONS)
 @pytest.mark.parametrize("form", ["flat", "flipped", "grouped", "line"])
 @pytest.mark.parametrize("direction", NODES)
-def test_special_values_of_convolutions(trial, direction, form):
+def test_special_values_of_convolutions(trial: Callable[..., Trial], direction: Any, form: str) -> None:
     """NaN and infinity may be in either operand; padding of the other counts as zeros (docs/errata.md,
     D212)."""
     x, w, y, c = FORMS[form]
@@ -104,7 +120,7 @@ def test_special_values_of_convolutions(trial, direction, form):
         trial(operation, before=before)
 
 
-def diamond():
+def diamond() -> Any:
     """Return a graph with a tensor read twice, one both stored and read, virtual statistics and a node with two
     outputs."""
     dims, channels = (2, 3, 4, 5), (1, 3, 1, 1)

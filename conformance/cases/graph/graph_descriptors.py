@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dualdnn.api import cudnn as api
@@ -17,13 +19,18 @@ from dualdnn.conformance.calls.graph import PREFIXES, Builder, attribute_name, a
 from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.report import load_clauses
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 INT64, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
 SET = "cudnnBackendSetAttribute"
 GET = "cudnnBackendGetAttribute"
 FINALIZE = "cudnnBackendFinalize"
 
 
-def tensor(uid, dims, data_type=FLOAT, strides=None, alignment=16, virtual=False):
+def tensor(
+    uid: Any, dims: Any, data_type: Any = FLOAT, strides: Any = None, alignment: int = 16, virtual: bool = False
+) -> Any:
     """Return a packed tensor, or one with these strides."""
     strides = strides or packed_strides(dims, tuple(range(len(dims))))
     return parts.GraphTensor(uid, data_type, dims, strides, alignment, 1, -1, virtual)
@@ -65,7 +72,7 @@ MISSING = [
 ]  # fmt: skip
 
 
-def of(section, *clauses):
+def of(section: Any, *clauses: Any) -> Any:
     """Return the ids of clauses of a descriptor's section."""
     return [f"CUDNN_BACKEND_{section}_DESCRIPTOR/{clause}" for clause in clauses]
 
@@ -82,7 +89,7 @@ def of(section, *clauses):
        "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c07 c09 c11 c13 c15 c16 c24",
        "CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR/c01 c06 c08 c10 c12 c14 c19")  # fmt: skip
 @pytest.mark.parametrize("record", RECORDS)
-def test_every_attribute_comes_back(cudnn, builder, record):
+def test_every_attribute_comes_back(cudnn: Any, builder: Any, record: Any) -> None:
     """Every attribute reads back as it was set. An inner descriptor comes back with the same attributes."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.finalized(kind, given)
@@ -101,7 +108,7 @@ def test_every_attribute_comes_back(cudnn, builder, record):
         cudnn.cudnnBackendDestroyDescriptor(found.arrayOfElements[0])
 
 
-def _is(value, ending, record):
+def _is(value: Any, ending: Any, record: Any) -> bool:
     """Return whether the value is the part of the record in the descriptor under the attribute with this ending."""
     field = {"CONV_DESC": "convolution", "PW_DESCRIPTOR": "pointwise"}.get(ending, ending.removesuffix("DESC").lower())
     return value is getattr(record, field)
@@ -109,7 +116,7 @@ def _is(value, ending, record):
 
 @shows(f"{GET}/c02", f"{GET}/c03", "cudnnBackendGetAttribute/c05")
 @pytest.mark.parametrize("requested", [0, 1, 3, 4, 5, 8])
-def test_as_many_elements_as_were_asked_for(cudnn, builder, requested):
+def test_as_many_elements_as_were_asked_for(cudnn: Any, builder: Any, requested: int) -> None:
     made = builder(RECORDS["tensor"])
     found = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_TENSOR_DIMENSIONS, INT64, requested)
     assert found.elementCount == 4 and tuple(found.arrayOfElements) == (2, 3, 4, 5)[:requested]
@@ -117,14 +124,14 @@ def test_as_many_elements_as_were_asked_for(cudnn, builder, requested):
 
 @shows(f"{GET}/c02", f"{GET}/c03")
 @pytest.mark.parametrize("requested", [0, 2])
-def test_one_element_whatever_was_asked_for(cudnn, builder, requested):
+def test_one_element_whatever_was_asked_for(cudnn: Any, builder: Any, requested: int) -> None:
     made = builder(RECORDS["tensor"])
     found = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, requested)
     assert found.elementCount == 1 and tuple(found.arrayOfElements) == (7,)[:requested]
 
 
 @shows(*of("TENSOR", "c19", "c20", "c21"))
-def test_defaults_of_a_tensor(builder):
+def test_defaults_of_a_tensor(builder: Any) -> None:
     """A vectorized dimension is ignored where there are no vectors."""
     given = {**attributes(builder, X), "VECTORIZED_DIMENSION": (INT64, (77,))}
     kind = Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR
@@ -135,7 +142,7 @@ def test_defaults_of_a_tensor(builder):
 
 
 @shows(*of("OPERATION_POINTWISE", "c18", "c19"), f"{GET}/c01")
-def test_defaults_of_a_pointwise_operation(builder):
+def test_defaults_of_a_pointwise_operation(builder: Any) -> None:
     record = RECORDS["two_inputs"]
     given = {k: v for k, v in attributes(builder, record).items() if not k.startswith("ALPHA")}
     made = builder.finalized(kind_of(record), given)
@@ -144,7 +151,7 @@ def test_defaults_of_a_pointwise_operation(builder):
 
 
 @shows(f"{SET}/c01")
-def test_the_last_setting_counts(builder):
+def test_the_last_setting_counts(builder: Any) -> None:
     kind = kind_of(X)
     made = builder.filled(kind, {**attributes(builder, X), "DIMENSIONS": (INT64, (9, 9))})
     builder.set(made, kind, "DIMENSIONS", INT64, X.dims)
@@ -155,7 +162,9 @@ def test_the_last_setting_counts(builder):
 @shows("usecase_9_descriptor_life_cycle/c02", f"{FINALIZE}/c02 c06", "cudnnBackendDescriptor_t/c03",
        *(str(parameter.values[2]) for parameter in MISSING))  # fmt: skip
 @pytest.mark.parametrize("record, ending, clause", MISSING)
-def test_required_attributes(cudnn, builder, refuses, record, ending, clause):
+def test_required_attributes(
+    cudnn: Any, builder: Any, refuses: Callable[..., bool], record: Any, ending: Any, clause: Any
+) -> None:
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.filled(kind, {k: v for k, v in given.items() if k != ending})
     refuses(BAD_PARAM, clause, cudnn.cudnnBackendFinalize, made)
@@ -164,7 +173,7 @@ def test_required_attributes(cudnn, builder, refuses, record, ending, clause):
 
 
 @shows(f"{SET}/c03", f"{FINALIZE}/c04")
-def test_finalised_descriptors_do_not_change(cudnn, builder, refuses):
+def test_finalised_descriptors_do_not_change(cudnn: Any, builder: Any, refuses: Callable[..., bool]) -> None:
     made = builder(X)
     set_again = (made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, (9,))
     refuses(NOT_INITIALIZED, f"{SET}/c03", cudnn.cudnnBackendSetAttribute, *set_again)
@@ -172,12 +181,12 @@ def test_finalised_descriptors_do_not_change(cudnn, builder, refuses):
 
 
 @shows(f"{FINALIZE}/c06")
-def test_finalised_twice(cudnn, builder, refuses):
+def test_finalised_twice(cudnn: Any, builder: Any, refuses: Callable[..., bool]) -> None:
     refuses(BAD_PARAM, f"{FINALIZE}/c06", cudnn.cudnnBackendFinalize, builder(X))
 
 
 @shows(f"{GET}/c08", f"{FINALIZE}/c05", "usecase_9_descriptor_life_cycle/c04", "cudnnBackendDescriptor_t/c04")
-def test_unfinished_descriptors_are_not_read(cudnn, builder, refuses):
+def test_unfinished_descriptors_are_not_read(cudnn: Any, builder: Any, refuses: Callable[..., bool]) -> None:
     """A descriptor is not read before it is finalised, or after finalising failed."""
     made = builder.filled(kind_of(X), {**attributes(builder, X), "STRIDES": (INT64, (1, 1, -1, 1))})
     asked = (cudnn.cudnnBackendGetAttribute, made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1)
@@ -188,7 +197,7 @@ def test_unfinished_descriptors_are_not_read(cudnn, builder, refuses):
 
 @shows("usecase_9_descriptor_life_cycle/c06", f"{SET}/c04", f"{GET}/c06", "cudnnBackendAttributeName_t/c02")
 @pytest.mark.parametrize("record", ["tensor", "convolution", "knob_choice", "forward", "two_inputs", "statistics"])
-def test_attributes_of_other_descriptors(cudnn, builder, refuses, record):
+def test_attributes_of_other_descriptors(cudnn: Any, builder: Any, refuses: Callable[..., bool], record: str) -> None:
     """Attributes of other descriptors are refused, and so are numbers without an attribute."""
     kind = kind_of(RECORDS[record])
     own = {attribute_name(kind, ending) for ending in attributes(builder, RECORDS[record])}
@@ -202,7 +211,7 @@ def test_attributes_of_other_descriptors(cudnn, builder, refuses, record):
 
 @shows(f"{SET}/c05", f"{GET}/c07")
 @pytest.mark.parametrize("record", RECORDS)
-def test_wrong_types(cudnn, builder, refuses, record):
+def test_wrong_types(cudnn: Any, builder: Any, refuses: Callable[..., bool], record: Any) -> None:
     """Wrong attribute types are refused, and so are numbers without a type."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.finalized(kind, given)
@@ -242,7 +251,7 @@ OWNED = [
 @pytest.mark.ours
 @shows(f"{SET}/c05-c07", *SETTABLE, *OWNED)
 @pytest.mark.parametrize("section", sorted({clause.partition("/")[0] for clause in SETTABLE}))
-def test_what_an_attribute_cannot_hold(cudnn, builder, refuses, section):
+def test_what_an_attribute_cannot_hold(cudnn: Any, builder: Any, refuses: Callable[..., bool], section: Any) -> None:
     """Elements of another type, descriptors of another kind, no element, two elements instead of one, and attributes
     of other descriptors are refused."""
     for name in (name for name in Name if not name.name.startswith(f"CUDNN_ATTR_{PREFIXES[Kind[section]]}_")):
@@ -265,7 +274,7 @@ def test_what_an_attribute_cannot_hold(cudnn, builder, refuses, section):
 
 @shows(f"{SET}/c06", *of("CONVOLUTION", "c05", "c07"), *of("TENSOR", "c05", "c07", "c09", "c15", "c16", "c18"))
 @pytest.mark.parametrize("record", RECORDS)
-def test_wrong_counts(cudnn, builder, refuses, record):
+def test_wrong_counts(cudnn: Any, builder: Any, refuses: Callable[..., bool], record: Any) -> None:
     """Counts of zero, two instead of one, and below zero are refused; the earlier value stays."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.filled(kind, given)
@@ -282,7 +291,7 @@ def test_wrong_counts(cudnn, builder, refuses, record):
 @pytest.mark.parametrize(
     "ending", ["DIMENSIONS", "STRIDES", "DILATIONS", "FILTER_STRIDES", "PRE_PADDINGS", "POST_PADDINGS"]
 )
-def test_too_many_dimensions(cudnn, builder, refuses, ending):
+def test_too_many_dimensions(cudnn: Any, builder: Any, refuses: Callable[..., bool], ending: str) -> None:
     kind = kind_of(X) if ending in ("DIMENSIONS", "STRIDES") else kind_of(SETTINGS)
     made, name = builder.create(kind), attribute_name(kind, ending)
     many = api.CUDNN_DIM_MAX + 1
@@ -296,13 +305,13 @@ def test_too_many_dimensions(cudnn, builder, refuses, ending):
     ("settings", "MATH_PREC", 99), ("settings", "NAN_PROPAGATION", 2), ("knob_choice", "KNOB_TYPE", 24),
     ("knob_choice", "KNOB_TYPE", -1), ("statistics", "MODE", 1), ("statistics", "MATH_PREC", 99),
 ])  # fmt: skip
-def test_values_that_are_no_enumerators(builder, cannot_set, record, ending, value):
+def test_values_that_are_no_enumerators(builder: Any, cannot_set: Any, record: str, ending: str, value: int) -> None:
     type_ = attributes(builder, RECORDS[record])[ending][0]
     cannot_set(kind_of(RECORDS[record]), ending, type_, value, clause=f"{SET}/c07")
 
 
 @shows(f"{SET}/c07")
-def test_invalid_values(subject, cudnn, builder, refuses):
+def test_invalid_values(subject: Subject, cudnn: Any, builder: Any, refuses: Callable[..., bool]) -> None:
     """NULL, too few values, strings, fractions, other objects and numbers beyond 64 bits are refused."""
     made = builder.create(kind_of(X))
     bad = [None] if not subject.is_python else [None, (), "7", 7, (1.5,), ("7",), (None,), (2**63,), (made,)]
@@ -313,7 +322,7 @@ def test_invalid_values(subject, cudnn, builder, refuses):
 
 @shows(f"{SET}/c07")
 @needs("survives_stray_pointers", "NVIDIA's library reads such memory as a tensor, which may end the process")
-def test_descriptors_of_another_type(cudnn, builder, cannot_set):
+def test_descriptors_of_another_type(cudnn: Any, builder: Any, cannot_set: Any) -> None:
     """A convolution is refused as a tensor, and so are a destroyed descriptor and NULL."""
     dead = cudnn.cudnnBackendCreateDescriptor(kind_of(X))
     cudnn.cudnnBackendDestroyDescriptor(dead)
@@ -332,7 +341,9 @@ def test_descriptors_of_another_type(cudnn, builder, cannot_set):
     ("two_inputs", "BDESC", of("OPERATION_POINTWISE", "c23")[0]),
     ("statistics", "SUMDESC", of("OPERATION_GEN_STATS", "c18")[0]),
 ])  # fmt: skip
-def test_unfinished_parts(cudnn, builder, refuses, record, ending, clause):
+def test_unfinished_parts(
+    cudnn: Any, builder: Any, refuses: Callable[..., bool], record: str, ending: str, clause: Any
+) -> None:
     """A part may be finalised after it was set, but before the whole."""
     if not hasattr(cudnn, "FUNCTIONS"):
         pytest.skip("a foreign library refuses the part when it is set")
@@ -347,7 +358,7 @@ def test_unfinished_parts(cudnn, builder, refuses, record, ending, clause):
 
 
 @shows("cudnnBackendDestroyDescriptor/c01", "cudnnBackendDescriptor_t/c05")
-def test_a_whole_outlives_its_parts(cudnn):
+def test_a_whole_outlives_its_parts(cudnn: Any) -> None:
     builder = Builder(cudnn)
     whole = builder(RECORDS["forward"])
     builder.made.remove(whole)
@@ -359,7 +370,7 @@ def test_a_whole_outlives_its_parts(cudnn):
 
 
 @shows("cudnnBackendInitialize/c01", "cudnnBackendInitialize/c03", "cudnnBackendInitialize/c04")
-def test_initialised_again(cudnn, builder, refuses):
+def test_initialised_again(cudnn: Any, builder: Any, refuses: Callable[..., bool]) -> None:
     """Initialising again clears the attributes and the finalised state; the type may be the same or another."""
     made = builder(X)
     cudnn.cudnnBackendInitialize(made, kind_of(X), 64)
@@ -373,7 +384,7 @@ def test_initialised_again(cudnn, builder, refuses):
 
 
 @shows("cudnnBackendInitialize/c01")
-def test_initialised_as_another_type(cudnn, builder, refuses):
+def test_initialised_as_another_type(cudnn: Any, builder: Any, refuses: Callable[..., bool]) -> None:
     made, choice = builder(X), RECORDS["knob_choice"]
     cudnn.cudnnBackendInitialize(made, kind_of(choice), 64)
     refuses(
@@ -387,7 +398,7 @@ def test_initialised_as_another_type(cudnn, builder, refuses):
 
 @shows("cudnnBackendInitialize/c02", "cudnnBackendInitialize/c06")
 @pytest.mark.parametrize("size", [0, 1, 7])
-def test_initialised_in_too_little_memory(cudnn, builder, refuses, size):
+def test_initialised_in_too_little_memory(cudnn: Any, builder: Any, refuses: Callable[..., bool], size: int) -> None:
     """The required size is that of a reference; the refused call leaves the descriptor finalised."""
     made = builder(X)
     refuses(BAD_PARAM, "cudnnBackendInitialize/c06", cudnn.cudnnBackendInitialize, made, kind_of(X), size)
@@ -397,7 +408,7 @@ def test_initialised_in_too_little_memory(cudnn, builder, refuses, size):
 @shows("cudnnBackendInitialize/c02", "cudnnBackendInitialize/c04")
 @pytest.mark.ours
 @pytest.mark.parametrize("size", [8, 9, 2**64 - 1])
-def test_initialised_in_enough_memory(cudnn, builder, refuses, size):
+def test_initialised_in_enough_memory(cudnn: Any, builder: Any, refuses: Callable[..., bool], size: Any) -> None:
     """Memory of the size of a reference is enough."""
     made = builder(X)
     cudnn.cudnnBackendInitialize(made, kind_of(X), size)
@@ -406,7 +417,7 @@ def test_initialised_in_enough_memory(cudnn, builder, refuses, size):
     )
 
 
-def refuses_everywhere(cudnn, refuses, descriptor):
+def refuses_everywhere(cudnn: Any, refuses: Callable[..., bool], descriptor: Any) -> None:
     """Check that every call on a descriptor refuses this one."""
     for call, *rest in (
         (cudnn.cudnnBackendDestroyDescriptor,), (cudnn.cudnnBackendFinalize,),
@@ -417,21 +428,21 @@ def refuses_everywhere(cudnn, refuses, descriptor):
 
 
 @shows("cudnnBackendInitialize/c05", "cudnnStatus_t/c05")
-def test_null(cudnn, refuses):
+def test_null(cudnn: Any, refuses: Callable[..., bool]) -> None:
     refuses(BAD_PARAM, "cudnnBackendInitialize/c05", cudnn.cudnnBackendInitialize, None, kind_of(X), 64)
     refuses_everywhere(cudnn, refuses, None)
 
 
 @shows("cudnnBackendDestroyDescriptor/c01", "cudnnBackendDescriptor_t/c05", "cudnnStatus_t/c05")
 @needs("survives_stray_pointers", "a destroyed descriptor of a foreign library is freed memory")
-def test_destroyed_is_refused(cudnn, refuses):
+def test_destroyed_is_refused(cudnn: Any, refuses: Callable[..., bool]) -> None:
     made = cudnn.cudnnBackendCreateDescriptor(kind_of(X))
     cudnn.cudnnBackendDestroyDescriptor(made)
     refuses_everywhere(cudnn, refuses, made)
 
 
 @shows("cudnnStatus_t/c05")
-def test_negative_requests(cudnn, builder, refuses):
+def test_negative_requests(cudnn: Any, builder: Any, refuses: Callable[..., bool]) -> None:
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnBackendGetAttribute, builder(X),
             Name.CUDNN_ATTR_TENSOR_DIMENSIONS, INT64, -1)  # fmt: skip
 
@@ -441,7 +452,9 @@ def test_negative_requests(cudnn, builder, refuses):
 @pytest.mark.parametrize(
     "section, clause", [("INTERMEDIATE_INFO", "c13"), ("KNOB_INFO", "c13"), ("LAYOUT_INFO", "c07")]
 )
-def test_descriptors_that_are_only_read(cudnn, builder, refuses, section, clause):
+def test_descriptors_that_are_only_read(
+    cudnn: Any, builder: Any, refuses: Callable[..., bool], section: str, clause: str
+) -> None:
     """No attribute of the descriptor can be set, and it cannot be finalised."""
     made = builder.create(Kind[f"CUDNN_BACKEND_{section}_DESCRIPTOR"])
     types = {
@@ -459,7 +472,7 @@ def test_descriptors_that_are_only_read(cudnn, builder, refuses, section, clause
 @shows("cudnnBackendAttributeName_t/c03-c05", "cudnnBackendAttributeType_t/c02", "cudnnBackendAttributeType_t@9.1.1/c02",
        "cudnnBackendDescriptorType_t/c02", "cudnnBackendKnobType_t/c04", "cudnnBackendLayoutType_t/c02", "cudnnBackendNumericalNote_t/c02",
        "cudnnBackendHeurMode_t/c01")  # fmt: skip
-def test_numbers_of_enumerators(subject):
+def test_numbers_of_enumerators(subject: Subject) -> None:
     groups = ((0, 4), (100, 106), (200, 202), (300, 302), (400, 404), (500, 503), (600, 601), (700, 717), (750, 755),
               (770, 774), (800, 802), (900, 907), (1000, 1003), (1100, 1101), (1200, 1203), (1300, 1304))  # fmt: skip
     names = ENUMERATIONS["cudnnBackendAttributeName_t"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
@@ -23,6 +25,10 @@ from dualdnn.conformance.marks import shows
 from .graph import NAN, Mode, convolution, executed, pointwise, tensor
 from .graph_descriptors import of
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
+
 pytestmark = pytest.mark.ours  # A foreign library numbers its engines differently.
 KNOB_INFO = Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
 TILE_SIZE = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
@@ -34,13 +40,22 @@ LAST = (0, 2, 3, 1)  # The channels are innermost.
 ONCE = convolution((1, 1), (1, 1))
 
 
-def forward(data_type=FLOAT, order=None, alpha=1.0, beta=0.0, settings=ONCE, y=None):
+def forward(
+    data_type: Any = FLOAT,
+    order: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    settings: Any = ONCE,
+    y: Any = None,
+) -> Any:
     """Return one convolution with its result in y."""
     x, w = tensor(1, X, data_type, order=order), tensor(2, W, data_type, order=order)
     return parts.ConvolutionForwardNode(settings, alpha, beta, x, w, y or tensor(3, Y, data_type, order=order))
 
 
-def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0):
+def fused(
+    data_type: Any = FLOAT, order: Any = None, residual: bool = False, rectified: bool = True, alpha: float = 1.0
+) -> Any:
     """Return y = relu(alpha * conv(x, w) + 0.5 * z + bias), in separate operations."""
     between = [tensor(10 + i, Y, FLOAT, order=order, virtual=True) for i in range(3)]
     y, bias = tensor(3, Y, data_type, order=order), tensor(4, (1, 8, 1, 1), data_type)
@@ -55,13 +70,13 @@ def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0
     return nodes
 
 
-def grouped():
+def grouped() -> Any:
     """Return a convolution whose two groups have their own dimension and follow each other in memory."""
     x, w, y = tensor(1, (2, 2, 2, 6, 5)), tensor(2, (2, 4, 2, 3, 3)), tensor(3, (2, 2, 4, 6, 5))
     return parts.ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
 
 
-def layer(data_type):
+def layer(data_type: Any) -> Any:
     """Return tanh(conv(x, w)) and its statistics, which no single operation computes."""
     between, y = tensor(10, Y, data_type, order=LAST, virtual=True), tensor(3, Y, data_type, order=LAST)
     sums, squares = (tensor(20 + i, (1, 8, 1, 1)) for i in range(2))
@@ -69,12 +84,12 @@ def layer(data_type):
     return forward(data_type, LAST, y=between), pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, between, y), statistics
 
 
-def inside(node):
+def inside(node: Any) -> Any:
     """Return the node with a virtual y, for a graph that continues."""
     return replace(node, y=tensor(10, Y, virtual=True))
 
 
-def biased(node, bias_strides=None):
+def biased(node: Any, bias_strides: Any = None) -> Any:
     """Return the node, then y + bias as tensor 3."""
     bias = tensor(4, ONE, strides=bias_strides)
     return node, pointwise(Mode.CUDNN_POINTWISE_ADD, node.y, tensor(3, Y), bias)
@@ -83,19 +98,19 @@ def biased(node, bias_strides=None):
 GRADIENT_OF = {"data": parts.ConvolutionBackwardDataNode, "filter": parts.ConvolutionBackwardFilterNode}
 
 
-def gradient(kind, data_type=FLOAT, beta=0.0):
+def gradient(kind: Any, data_type: Any = FLOAT, beta: float = 0.0) -> Any:
     x, w, y = tensor(1, X, data_type), tensor(2, W, data_type), tensor(3, Y, data_type)
     operands = (w, y, x) if kind == "data" else (x, y, w)
     return GRADIENT_OF[kind](ONCE, 0.75, beta, *operands)
 
 
-def vectors(uid, dims, count, data_type=INT8):
+def vectors(uid: Any, dims: Any, count: Any, data_type: Any = INT8) -> Any:
     """Return a packed tensor of vectors of channels; dims count scalars."""
     made = tensor(uid, (dims[0], dims[1] // count, *dims[2:]), data_type, alignment=4)
     return replace(made, vector_count=count, vectorized_dimension=1)
 
 
-def integers(count, data_type=INT8, y_type=INT8):
+def integers(count: Any, data_type: Any = INT8, y_type: Any = INT8) -> Any:
     """Return a convolution of vectors, or of single integers with channels innermost; a float y is packed."""
     settings, dims = convolution((1, 1), (1, 1), compute=INT32), (2, 32, 5, 4)
     if count == 1:
@@ -110,7 +125,7 @@ def integers(count, data_type=INT8, y_type=INT8):
     return parts.ConvolutionForwardNode(settings, 0.001, 0.0, x, w, y)
 
 
-def fused_integers():
+def fused_integers() -> Any:
     """Return relu(conv(x, w) + bias) of vectors of four, with floats between the operations."""
     node, dims = integers(4), (2, 32, 5, 4)
     sums, shifted = tensor(10, dims, virtual=True), tensor(11, dims, virtual=True)
@@ -145,13 +160,13 @@ RUNS = [
 
 @shows(*of("ENGINE", "c01", "c03", "c06"), *of("TENSOR", "c02"), "cudnnBackendExecute/c01")
 @pytest.mark.parametrize("graph, engine", RUNS)
-def test_by_every_engine(trial, graph, engine):
+def test_by_every_engine(trial: Callable[..., Trial], graph: Any, engine: Any) -> None:
     trial(executed(*GRAPHS[graph], engine=engine))
 
 
 def almost_fused(
-    bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False, bias_type=FLOAT, again_bias=False, residual_last=False
-):  # fmt: skip
+    bias_factor: float = 1.0, again: float = 1.0, relu: Any = None, bias_dims: Any = (1, 8, 1, 1), twice: bool = False, bias_type: Any = FLOAT, again_bias: bool = False, residual_last: bool = False
+) -> Any:  # fmt: skip
     """Return relu(again * conv(x, w) + bias_factor * bias) with factors, clips or biases that no fused operation
     supports."""
     first, second, third = (tensor(10 + i, Y, FLOAT, virtual=True) for i in range(3))
@@ -195,14 +210,14 @@ ALMOST = {
 
 @shows(*of("ENGINE", "c16"), "cudnnBackendExecute/c01")
 @pytest.mark.parametrize("graph", ALMOST)
-def test_graphs_that_no_pattern_covers(trial, plans, unfinished, graph):
+def test_graphs_that_no_pattern_covers(trial: Callable[..., Trial], plans: Any, unfinished: Any, graph: Any) -> None:
     """Every engine but the one without patterns refuses a graph that differs from its operation in one setting."""
     assert [i for i, engine in enumerate(ENGINES) if not engine.refuses(ALMOST[graph])] == [0]
     trial(executed(*ALMOST[graph]))
     unfinished(ENGINE, numbered(plans.graph(*ALMOST[graph]), 1), NOT_SUPPORTED, "c16")
 
 
-def of_integers(between):
+def of_integers(between: Any) -> Any:
     """Return fused_integers with another tensor between the convolution and the sum."""
     product, shifted, rectified = fused_integers()
     return replace(product, y=between), replace(shifted, x=between), rectified
@@ -218,7 +233,7 @@ NOWHERE = {
 
 @shows(*of("OPERATIONGRAPH", "c15"))
 @pytest.mark.parametrize("graph", NOWHERE)
-def test_graphs_that_no_engine_executes(plans, unfinished, graph):
+def test_graphs_that_no_engine_executes(plans: Any, unfinished: Any, graph: Any) -> None:
     unfinished(GRAPH, plans.of_nodes(*NOWHERE[graph]), NOT_SUPPORTED, "c15")
 
 
@@ -233,7 +248,7 @@ node by node on tensor cores"""
 
 
 @shows(*of("ENGINE", "c03"))
-def test_the_numbers_of_engines(subject):
+def test_the_numbers_of_engines(subject: Subject) -> None:
     """Engine numbers are stable, because programs store them. Refusals name each engine by its number."""
     assert [engine.name for engine in ENGINES] == NUMBERS.replace("\n", ", ").split(", ")
 
@@ -248,13 +263,15 @@ COUNTS = {
 
 @shows(*of("ENGINEHEUR", "c01", "c02", "c07"), *of("OPERATIONGRAPH", "c07"))
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_how_many_engines_execute_it(cudnn, handle, plans, monkeypatch, graph):
+def test_how_many_engines_execute_it(
+    cudnn: Any, handle: Any, plans: Any, monkeypatch: pytest.MonkeyPatch, graph: Any
+) -> None:
     """The heuristics list each engine once, as the documented tables say, and in the order of the backend's
     estimates; implicit GEMM is not the slowest of many."""
     made = plans.graph(*GRAPHS[graph])
     assert plans.count(made) == len(ENGINES)
 
-    def listed():
+    def listed() -> Any:
         found = plans.heuristics(made)
         count = cudnn.cudnnBackendGetAttribute(found, Name.CUDNN_ATTR_ENGINEHEUR_RESULTS, DESCRIPTOR, 0).elementCount
         engines = [
@@ -276,7 +293,7 @@ def test_how_many_engines_execute_it(cudnn, handle, plans, monkeypatch, graph):
 
 
 @shows(*of("ENGINE", "c10"), "cudnnBackendNumericalNote_t/c01")
-def test_numerical_notes(plans):
+def test_numerical_notes(plans: Any) -> None:
     """Notes name tensor cores and conversions only where the math type allows them, and transforms where the
     algorithm is one."""
     for name in ("forward", "forward half", "data", "filter half", "layer half"):
@@ -292,7 +309,7 @@ def test_numerical_notes(plans):
             assert notes == wanted, said
 
 
-def knob_infos(cudnn, plans, engine):
+def knob_infos(cudnn: Any, plans: Any, engine: Any) -> Any:
     """Return (type, minimum, maximum, stride) of the knobs of an engine."""
     found = cudnn.cudnnBackendGetAttribute(engine, Name.CUDNN_ATTR_ENGINE_KNOB_INFO, DESCRIPTOR, 8)
     assert found.elementCount == len(found.arrayOfElements)
@@ -305,7 +322,7 @@ def knob_infos(cudnn, plans, engine):
 
 @shows(*of("ENGINE", "c13"), *of("LAYOUT_INFO", "c01", "c03", "c05", "c06"), "cudnnBackendLayoutType_t/c01")
 @pytest.mark.parametrize("graph", ["forward", "forward half", "data", "filter half", "layer half", "fused"])
-def test_preferred_layouts(cudnn, plans, graph):
+def test_preferred_layouts(cudnn: Any, plans: Any, graph: str) -> None:
     """Each stored tensor prefers NHWC on tensor cores, and NCHW elsewhere."""
     nodes, kind = GRAPHS[graph], Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
     made = plans.graph(*nodes)
@@ -325,7 +342,7 @@ def test_preferred_layouts(cudnn, plans, graph):
 @shows(*of("KNOB_INFO", "c01", "c05", "c07", "c09", "c11"), *of("ENGINE", "c08"), *of("ENGINECFG", "c06", "c11"),
        *of("KNOB_CHOICE", "c01"), "cudnnBackendKnobType_t/c02")  # fmt: skip
 @pytest.mark.parametrize("graph", ["forward", "fused half", "data", "filter"])
-def test_knobs(cudnn, handle, plans, unfinished, graph):
+def test_knobs(cudnn: Any, handle: Any, plans: Any, unfinished: Any, graph: str) -> None:
     """Value 0 leaves the choice to the engine, and 1 to the maximum name its solvers; others are refused. The
     reference has no knobs."""
     made, found = plans.graph(*GRAPHS[graph]), []
@@ -348,7 +365,9 @@ def test_knobs(cudnn, handle, plans, unfinished, graph):
 @shows("cudnnBackendGetAttribute/c07", *of("ENGINE", "c08", "c10", "c12"), *of("ENGINECFG", "c08"), *of("ENGINEHEUR", "c07"),
        *of("EXECUTION_PLAN", "c12"), *of("KNOB_INFO", "c05", "c07", "c09", "c11"), *of("LAYOUT_INFO", "c02", "c04"),
        *of("OPERATIONGRAPH", "c07"))  # fmt: skip
-def test_types_of_what_is_read(cudnn, handle, plans, refuses, monkeypatch):
+def test_types_of_what_is_read(
+    cudnn: Any, handle: Any, plans: Any, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An attribute that users cannot set has one type."""
     monkeypatch.setattr(handle.backend, "graph_solvers", lambda graph: ("one", "other"))
     graph = plans.graph(*GRAPHS["forward"])
@@ -371,7 +390,9 @@ def test_types_of_what_is_read(cudnn, handle, plans, refuses, monkeypatch):
 
 @shows("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c02 c08 c09", "CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR/c01 c03-c12", "cudnnBackendKnobType_t/c02", "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c11", "cudnnBackendFinalize/c06")  # fmt: skip
 @pytest.mark.parametrize("solvers", [0, 1, 2, 7])
-def test_the_knob_has_a_value_for_each_solver(cudnn, handle, plans, unfinished, monkeypatch, solvers):
+def test_the_knob_has_a_value_for_each_solver(
+    cudnn: Any, handle: Any, plans: Any, unfinished: Any, monkeypatch: pytest.MonkeyPatch, solvers: int
+) -> None:
     """A knob exists where a backend has several solvers; its additional value leaves the choice to the engine."""
     asked = []
     monkeypatch.setattr(
@@ -382,7 +403,7 @@ def test_the_knob_has_a_value_for_each_solver(cudnn, handle, plans, unfinished, 
     assert {(graph.engine, graph.choice) for graph in asked} == {(1, 0)}
     assert knob_infos(cudnn, plans, engine) == ([(TILE_SIZE, 0, solvers, 1)] if solvers > 1 else [])
 
-    def configuration(*choices):
+    def configuration(*choices: Any) -> Any:
         return chosen(engine, *(plans(parts.KnobChoice(kind, value)) for kind, value in choices))
 
     able = range(solvers + 1) if solvers > 1 else ()
@@ -397,7 +418,7 @@ def test_the_knob_has_a_value_for_each_solver(cudnn, handle, plans, unfinished, 
 
 @shows("cudnnBackendKnobType_t/c03", *of("ENGINECFG", "c01"))
 @pytest.mark.parametrize("graph, engine", [("forward", 1), ("fused half", 9), ("filter half", ABLE["filter half"][1])])
-def test_every_choice_computes_the_same(trial, handle, graph, engine):
+def test_every_choice_computes_the_same(trial: Callable[..., Trial], handle: Any, graph: str, engine: Any) -> None:
     """Each solver that the knob can choose agrees with the reference within the same bounds."""
     solvers = len(handle.backend.graph_solvers(executed(*GRAPHS[graph], engine=engine)))
     for choice in range(1 + solvers if solvers > 1 else 1):

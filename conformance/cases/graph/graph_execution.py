@@ -5,8 +5,10 @@ They are graphs, engines, heuristics, plans and variant packs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -38,6 +40,9 @@ from dualdnn.conformance.marks import needs, shows
 from .graph import Mode, convolution, diamond, pointwise, tensor
 from .graph_descriptors import of
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 EXECUTE = "cudnnBackendExecute"
 INVALID = "cudnnBackendFinalize/c06"
 X, Y = tensor(1, (2, 3, 4)), tensor(2, (2, 3, 4))
@@ -47,7 +52,7 @@ TWO = (pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, BETWEEN), pointwise(Mode.CUDN
 
 
 @shows(*of("OPERATIONGRAPH", "c02", "c03", "c05", "c07", "c08", "c17"), "cudnnBackendSetAttribute/c04")
-def test_attributes_of_graphs(subject, cudnn, handle, plans, cannot_set):
+def test_attributes_of_graphs(subject: Subject, cudnn: Any, handle: Any, plans: Any, cannot_set: Any) -> None:
     made = plans.graph(*TWO)
     assert plans.get(made, GRAPH, "HANDLE", HANDLE) == (handle,)
     ops = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 2)
@@ -62,7 +67,7 @@ def test_attributes_of_graphs(subject, cudnn, handle, plans, cannot_set):
 
 
 @shows(*of("OPERATIONGRAPH", "c09", "c10", "c11"))
-def test_supported_count_is_no_attribute(cudnn, plans, refuses, cannot_set):
+def test_supported_count_is_no_attribute(cudnn: Any, plans: Any, refuses: Callable[..., bool], cannot_set: Any) -> None:
     """The count of engines has no enumerator, so the next number is not an attribute."""
     asked = (plans.graph(TANH), Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT + 1, INT64, 1)
     refuses(BAD_PARAM, "cudnnBackendGetAttribute/c06", cudnn.cudnnBackendGetAttribute, *asked)
@@ -70,7 +75,7 @@ def test_supported_count_is_no_attribute(cudnn, plans, refuses, cannot_set):
 
 
 @shows(*of("OPERATIONGRAPH", "c04", "c06"))
-def test_graphs_need_a_handle_and_operations(plans, unfinished, cannot_set):
+def test_graphs_need_a_handle_and_operations(plans: Any, unfinished: Any, cannot_set: Any) -> None:
     given = plans.of_nodes(TANH)
     for ending, clause in (("HANDLE", "c04"), ("OPS", "c06")):
         unfinished(GRAPH, {k: v for k, v in given.items() if k != ending}, BAD_PARAM, clause)
@@ -80,7 +85,7 @@ def test_graphs_need_a_handle_and_operations(plans, unfinished, cannot_set):
 
 
 @shows(*of("OPERATIONGRAPH", "c12"))
-def test_operations_that_are_not_finalised(cudnn, handle, plans, refuses):
+def test_operations_that_are_not_finalised(cudnn: Any, handle: Any, plans: Any, refuses: Callable[..., bool]) -> None:
     raw = plans.filled(kind_of(TANH), attributes(plans, TANH))
     made = plans.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, (raw,))})
     refuses(BAD_PARAM, of("OPERATIONGRAPH", "c12")[0], cudnn.cudnnBackendFinalize, made)
@@ -90,7 +95,7 @@ def test_operations_that_are_not_finalised(cudnn, handle, plans, refuses):
 
 @shows(*of("OPERATIONGRAPH", "c13"))
 @needs("computes", "no handle can be had")
-def test_graphs_of_a_destroyed_handle(subject, cudnn, refuses):
+def test_graphs_of_a_destroyed_handle(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     plans = Plans(cudnn, subject.new_handle())
     made = plans.filled(GRAPH, plans.of_nodes(TANH))
     cudnn.cudnnDestroy(plans.handle)
@@ -102,7 +107,9 @@ def test_graphs_of_a_destroyed_handle(subject, cudnn, refuses):
     (GRAPH, of("OPERATIONGRAPH", "c14")[0]), (ENGINE, of("ENGINE", "c18")[0]), (CONFIG, INVALID), (HEURISTICS, INVALID), (PLAN, INVALID),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 @shows(*of("OPERATIONGRAPH", "c14"), "cudnnBackendFinalize/c06")
-def test_parts_that_were_destroyed_since(cudnn, handle, plans, refuses, kind, clause):
+def test_parts_that_were_destroyed_since(
+    cudnn: Any, handle: Any, plans: Any, refuses: Callable[..., bool], kind: Any, clause: Any
+) -> None:
     """Finalising a whole fails where a part was destroyed after it was set to an attribute."""
     graph = plans.graph(TANH)
     engine = plans.engine(graph, 0)
@@ -135,7 +142,7 @@ NO_GRAPHS = {
 
 @shows(*of("OPERATIONGRAPH", "c14"))
 @pytest.mark.parametrize("which", NO_GRAPHS)
-def test_operations_that_make_no_graph(plans, unfinished, which):
+def test_operations_that_make_no_graph(plans: Any, unfinished: Any, which: Any) -> None:
     unfinished(GRAPH, plans.of_nodes(*NO_GRAPHS[which]), BAD_PARAM, "c14")
 
 
@@ -152,14 +159,14 @@ def test_operations_that_make_no_graph(plans, unfinished, which):
     ((ConvolutionForwardNode(convolution((2**31 - 4,), (0,), stride=(2**31 - 1,)), 1.0, 0.0, X, tensor(3, (3, 3, 1)), tensor(4, (2, 3, 2))),), "c16"),
     ((ConvolutionBackwardDataNode(convolution((0,), (0,), stride=(2**32,)), 1.0, 0.0, tensor(3, (3, 3, 1)), tensor(4, (2, 3, 1)), X),), "c16"),
 ], ids=["virtual integers", "vectors", "integer convolution", "arithmetic of integers", "arithmetic of bfloat16", "elements in one place", "too many", "too far apart", "too much padding", "too large a stride"])  # fmt: skip
-def test_what_no_engine_executes(plans, unfinished, nodes, clause):
+def test_what_no_engine_executes(plans: Any, unfinished: Any, nodes: Any, clause: str) -> None:
     unfinished(GRAPH, plans.of_nodes(*nodes), NOT_SUPPORTED, clause)
 
 
 MAX_ELEMENTS = 2**31  # elements; a tensor of a graph spans fewer
 
 
-def large(uid, dims, strides):
+def large(uid: Any, dims: Any, strides: Any) -> Any:
     return replace(tensor(uid, dims), strides=strides)
 
 
@@ -169,7 +176,9 @@ def large(uid, dims, strides):
 @pytest.mark.parametrize("dims, strides", [
     ((1, 1, MAX_ELEMENTS), (MAX_ELEMENTS, MAX_ELEMENTS, 1)), ((2, 1, 1), (MAX_ELEMENTS - 1, 1, 1)), ((2, 3, 2), (MAX_ELEMENTS - 2**21 - 102, 2**20, 101)),
 ], ids=["many", "far", "gaps"])  # fmt: skip
-def test_the_most_elements_that_a_tensor_spans(plans, unfinished, dims, strides, written):
+def test_the_most_elements_that_a_tensor_spans(
+    plans: Any, unfinished: Any, dims: Any, strides: Any, written: bool
+) -> None:
     """A tensor that spans 2**31 elements is refused, and one element fewer is executed."""
     fewer = (dims[0], dims[1], dims[2] - 1) if max(dims) == MAX_ELEMENTS else dims
     for extents, first in ((fewer, strides[0] - 1), (dims, strides[0])):
@@ -184,7 +193,7 @@ def test_the_most_elements_that_a_tensor_spans(plans, unfinished, dims, strides,
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c16"))
 @pytest.mark.parametrize("between, clause", [(MAX_ELEMENTS // 4 - 1, "c16"), (MAX_ELEMENTS // 4 - 2, "c15")])
-def test_limit_counts_the_elements_of_vectors(plans, unfinished, between, clause):
+def test_limit_counts_the_elements_of_vectors(plans: Any, unfinished: Any, between: Any, clause: str) -> None:
     """A tensor of vectors is refused if its elements exceed the limit, although its vectors do not."""
     spanning = replace(
         large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4
@@ -195,7 +204,7 @@ def test_limit_counts_the_elements_of_vectors(plans, unfinished, between, clause
 
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c15"))
-def test_the_log_says_why(cudnn, plans, logged):
+def test_the_log_says_why(cudnn: Any, plans: Any, logged: Callable[..., list[Any]]) -> None:
     """The warning channel names every engine and its reason."""
     node = ConvolutionForwardNode(
         convolution((0,), (0,)), 1.0, 0.0, tensor(1, (2, 3, 4), INT8), tensor(2, (3, 3, 1), INT8), tensor(3, (2, 3, 4))
@@ -209,7 +218,7 @@ def test_the_log_says_why(cudnn, plans, logged):
 
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c01"))
-def test_the_log_draws_the_graph(cudnn, plans, logged):
+def test_the_log_draws_the_graph(cudnn: Any, plans: Any, logged: Callable[..., list[Any]]) -> None:
     """The info channel shows a finalised graph as a flowchart with each tensor once, in order of execution."""
     made = plans.filled(GRAPH, plans.of_nodes(*TWO[::-1]))
     messages = logged(8)
@@ -223,7 +232,7 @@ def test_the_log_draws_the_graph(cudnn, plans, logged):
 
 @shows("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c01-c04 c06 c08-c14", "CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR/c01 c02 c04 c06", "cudnnBackendLayoutType_t/c01",
        "cudnnBackendNumericalNote_t/c01", "cudnnBackendKnobType_t/c02")  # fmt: skip
-def test_what_engines_say(cudnn, plans, cannot_set):
+def test_what_engines_say(cudnn: Any, plans: Any, cannot_set: Any) -> None:
     """Every engine that executes the graph tells its knobs, its notes, and a preferred layout for each tensor with
     memory."""
     graph = plans.graph(*TWO)
@@ -252,7 +261,7 @@ def test_what_engines_say(cudnn, plans, cannot_set):
 
 
 @shows(*of("ENGINE", "c03", "c15", "c16"))
-def test_unknown_engines(plans, unfinished):
+def test_unknown_engines(plans: Any, unfinished: Any) -> None:
     graph = plans.graph(TANH)
     count = plans.count(graph)
     for index in (-1, count, count + 7, 2**40, -(2**63)):
@@ -261,7 +270,7 @@ def test_unknown_engines(plans, unfinished):
 
 @shows(*of("ENGINE", "c05", "c07", "c17", "c18"), *of("ENGINECFG", "c05"), *of("ENGINEHEUR", "c04", "c06"),
        *of("EXECUTION_PLAN", "c07", "c09"), INVALID)  # fmt: skip
-def test_parts_that_are_missing_or_unfinished(plans, unfinished):
+def test_parts_that_are_missing_or_unfinished(plans: Any, unfinished: Any) -> None:
     graph = plans.graph(TANH)
     engine = plans.engine(graph)
     (number,) = plans.get(engine, ENGINE, "GLOBAL_INDEX", INT64)
@@ -277,7 +286,7 @@ def test_parts_that_are_missing_or_unfinished(plans, unfinished):
 
 
 @shows("CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c01-c04 c06 c08-c10")
-def test_configurations(cudnn, plans, cannot_set):
+def test_configurations(cudnn: Any, plans: Any, cannot_set: Any) -> None:
     """A configuration without knobs is valid, whether the list is empty or not set. Engines have no intermediates."""
     engine = plans.engine(plans.graph(TANH))
     number = plans.get(engine, ENGINE, "GLOBAL_INDEX", INT64)
@@ -291,14 +300,14 @@ def test_configurations(cudnn, plans, cannot_set):
 
 
 @shows(*of("ENGINECFG", "c11"), *of("KNOB_CHOICE", "c01"))
-def test_knobs_that_the_engine_does_not_have(plans, unfinished):
+def test_knobs_that_the_engine_does_not_have(plans: Any, unfinished: Any) -> None:
     engine = plans.engine(plans.graph(TANH))
     for knob in (api.CUDNN_KNOB_TYPE_SPLIT_K, api.CUDNN_KNOB_TYPE_SPECFILT):
         unfinished(CONFIG, chosen(engine, plans(KnobChoice(knob, 0))), NOT_SUPPORTED, "c11")
 
 
 @shows("CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR/c01-c03 c05 c07-c09", "cudnnBackendHeurMode_t/c01")
-def test_heuristics(cudnn, plans, cannot_set):
+def test_heuristics(cudnn: Any, plans: Any, cannot_set: Any) -> None:
     """Each engine that executes the graph has one configuration, which makes a plan. A count may be requested first."""
     nodes = diamond()
     graph = plans.graph(*nodes)
@@ -318,7 +327,7 @@ def test_heuristics(cudnn, plans, cannot_set):
 
 
 @shows("CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c01 c05 c06 c08 c12-c14")
-def test_plans(handle, plans, cannot_set):
+def test_plans(handle: Any, plans: Any, cannot_set: Any) -> None:
     made = plans.plan(*TWO)
     assert 0 <= plans.size(made) < 1 << 20
     assert plans.get(made, PLAN, "HANDLE", HANDLE) == (handle,)
@@ -328,7 +337,7 @@ def test_plans(handle, plans, cannot_set):
 
 
 @shows("CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c01-c04 c10 c11", "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07")  # fmt: skip
-def test_intermediates_of_plans(plans, unfinished, cannot_set):
+def test_intermediates_of_plans(plans: Any, unfinished: Any, cannot_set: Any) -> None:
     """Engines have no intermediates: a plan may set an empty list of them, but no other."""
     clause = of("EXECUTION_PLAN", "c04")[0]
     cannot_set(PLAN, "COMPUTED_INTERMEDIATE_UIDS", INT64, 1, status=NOT_SUPPORTED, clause=clause)
@@ -340,7 +349,7 @@ def test_intermediates_of_plans(plans, unfinished, cannot_set):
 
 
 @pytest.fixture
-def ready(cudnn, handle, plans):
+def ready(cudnn: Any, handle: Any, plans: Any) -> Any:
     """Return a plan of two operations, buffers of its tensors, a workspace, and the results."""
     plan = plans.plan(*TWO)
     size = plans.size(plan)
@@ -349,13 +358,13 @@ def ready(cudnn, handle, plans):
     return plan, {X.uid: x, Y.uid: y}, handle.allocate(max(1, size)), size
 
 
-def correct(x, y):
+def correct(x: Any, y: Any) -> Any:
     wanted = np.sqrt(np.tanh(x.to_host(np.float32, 24)))
     return np.allclose(y.to_host(np.float32, 24), wanted, rtol=1e-5)
 
 
 @shows(f"{EXECUTE}/c01 c02 c06")
-def test_executed_again(cudnn, handle, plans, ready):
+def test_executed_again(cudnn: Any, handle: Any, plans: Any, ready: Any) -> None:
     """One plan serves two packs in any order, also after all other descriptors were destroyed and made again."""
     plan, pointers, workspace, _ = ready
     other = handle.zeros(96)
@@ -371,7 +380,9 @@ def test_executed_again(cudnn, handle, plans, ready):
 
 
 @shows(f"{EXECUTE}/c03", f"{EXECUTE}/c07")
-def test_descriptors_that_cannot_be_executed(subject, cudnn, plans, ready, refuses):
+def test_descriptors_that_cannot_be_executed(
+    subject: Subject, cudnn: Any, plans: Any, ready: Any, refuses: Callable[..., bool]
+) -> None:
     """NULL, descriptors of another type, unfinished or destroyed ones, and those of another handle are refused;
     nothing is written."""
     plan, pointers, workspace, _ = ready
@@ -393,7 +404,9 @@ def test_descriptors_that_cannot_be_executed(subject, cudnn, plans, ready, refus
 
 
 @shows(f"{EXECUTE}/c02 c04 c05 c07")
-def test_memory_that_cannot_be_used(subject, handle, plans, ready, refuses, monkeypatch):
+def test_memory_that_cannot_be_used(
+    subject: Subject, handle: Any, plans: Any, ready: Any, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unsuitable memory is refused, and nothing is written.
 
     Tensors are missing or superfluous, memory is NULL, too small, shared or at odd addresses, or workspaces are wrong.
@@ -429,7 +442,7 @@ def test_memory_that_cannot_be_used(subject, handle, plans, ready, refuses, monk
 
 @shows(f"{EXECUTE}/c01")
 @needs("knows_sizes", "it is not known how far memory reaches")
-def test_memory_that_is_shared_later(handle, plans, refuses):
+def test_memory_that_is_shared_later(handle: Any, plans: Any, refuses: Callable[..., bool]) -> None:
     """A plan of many tensors refuses a pack whose memory overlaps, and accepts the first pack again."""
     plan = plans.plan(*diamond())
     size = plans.size(plan)
@@ -450,7 +463,7 @@ def test_memory_that_is_shared_later(handle, plans, refuses):
 
 @shows(f"{EXECUTE}/c07")
 @needs("is_python", "C has no buffers that know that they were freed")
-def test_memory_that_was_freed(handle, plans, ready, refuses):
+def test_memory_that_was_freed(handle: Any, plans: Any, ready: Any, refuses: Callable[..., bool]) -> None:
     """Each execution of a pack checks its memory, and refuses freed memory."""
     plan, pointers, _, size = ready
     y = pointers[Y.uid]
@@ -468,24 +481,24 @@ def test_memory_that_was_freed(handle, plans, ready, refuses):
 class Moving:
     """Stands for a program's memory, which may move, shrink or become read-only at any time."""
 
-    def __init__(self, memory):
+    def __init__(self, memory: Any) -> None:
         self.memory, self.nbytes, self.read_only = memory, memory.nbytes, False
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> Any:
         address = (self.memory.address, self.read_only)
         return {"version": 3, "data": address, "typestr": "|u1", "shape": (self.nbytes,)}
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> Any:
         return self.memory.__dlpack_device__()
 
-    def __dlpack__(self, **options):
+    def __dlpack__(self, **options: Any) -> Any:
         return self.memory.slice(0, self.nbytes).__dlpack__(**options)
 
 
 @shows(f"{EXECUTE}/c01", f"{EXECUTE}/c07")
 @pytest.mark.ours
-def test_memory_that_is_another_by_then(handle, plans, ready, refuses):
+def test_memory_that_is_another_by_then(handle: Any, plans: Any, ready: Any, refuses: Callable[..., bool]) -> None:
     """Each execution of a pack reads the address and size of its memory again."""
     plan, pointers, workspace, _ = ready
     x, y, on_host = Moving(pointers[X.uid]), Moving(pointers[Y.uid]), handle.backend.name == "reference"
@@ -515,7 +528,9 @@ def test_memory_that_is_another_by_then(handle, plans, ready, refuses):
 
 
 @shows(*of("TENSOR", "c09"), f"{EXECUTE}/c07")
-def test_alignment_that_a_tensor_asks_for(subject, handle, plans, refuses):
+def test_alignment_that_a_tensor_asks_for(
+    subject: Subject, handle: Any, plans: Any, refuses: Callable[..., bool]
+) -> None:
     """A tensor may ask for 64 bytes, more than the alignment of an element."""
     x = replace(X, alignment=64)
     plan = plans.plan(pointwise(RELU, x, Y))
@@ -530,7 +545,7 @@ def test_alignment_that_a_tensor_asks_for(subject, handle, plans, refuses):
 
 @shows(*of("OPERATIONGRAPH", "c01", "c05"))
 @pytest.mark.parametrize("order", [(4, 3, 2, 1, 0), (2, 4, 0, 3, 1)])
-def test_operations_in_any_order(handle, plans, order):
+def test_operations_in_any_order(handle: Any, plans: Any, order: Any) -> None:
     nodes = diamond()
     results = []
     for turns in (range(5), order):
@@ -551,7 +566,7 @@ STEPS = {
 
 @shows(*(f"usecase_9.3.{name}/c{n:02}" for name, numbers in STEPS.items() for n in numbers), f"{EXECUTE}/c01", f"{EXECUTE}/c02",
        "cudnnBackendKnobType_t/c02")  # fmt: skip
-def test_the_use_case_of_the_document(cudnn, handle, plans):
+def test_the_use_case_of_the_document(cudnn: Any, handle: Any, plans: Any) -> None:
     """The case follows 9.3 step by step: a grouped convolution in three dimensions, engine 0, a plan, a pack, its
     execution."""
     n, g, c, d, h, w, k, t, r, s = 2, 2, 3, 4, 5, 4, 2, 2, 3, 2
@@ -604,10 +619,10 @@ def test_the_use_case_of_the_document(cudnn, handle, plans):
 
 
 @shows(f"{EXECUTE}/c01", *of("EXECUTION_PLAN", "c01"))
-def test_plans_that_several_threads_make(cudnn, handle):
+def test_plans_that_several_threads_make(cudnn: Any, handle: Any) -> None:
     """Several threads may each describe a graph, make its plan and execute it repeatedly."""
 
-    def work(factor):
+    def work(factor: Any) -> Any:
         plans = Plans(cudnn, handle)
         x, y = handle.to_device(np.linspace(-1, 1, 24, dtype=np.float32)), handle.zeros(96)
         nodes = (pointwise(Mode.CUDNN_POINTWISE_IDENTITY_FWD, X, BETWEEN, alpha1=factor), pointwise(RELU, BETWEEN, Y))

@@ -6,6 +6,7 @@ They concern tensors, convolutions, operation nodes and variant packs.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from dualdnn.api.enumerations import CUDNN_DIM_MAX, cudnnDataType_t, cudnnPointwiseMode_t
@@ -40,12 +41,12 @@ TENSORS = [
 
 @shows("cudnnBackendFinalize/c06 c07", "CUDNN_BACKEND_TENSOR_DESCRIPTOR/c23-c27")
 @pytest.mark.parametrize("change, status, clause", TENSORS, ids=lambda v: None if isinstance(v, int) else str(v))
-def test_tensors(cannot_finalise, change, status, clause):
+def test_tensors(cannot_finalise: Any, change: Any, status: Any, clause: Any) -> None:
     cannot_finalise(replace(X, **change), status, clause)
 
 
 @shows(*of("TENSOR", "c17"))
-def test_vectors_need_their_dimension(cannot_finalise):
+def test_vectors_need_their_dimension(cannot_finalise: Any) -> None:
     record = replace(X, data_type=INT8, vector_count=4, vectorized_dimension=1)
     cannot_finalise(record, BAD_PARAM, "c17", VECTORIZED_DIMENSION=None)
 
@@ -58,7 +59,7 @@ def test_vectors_need_their_dimension(cannot_finalise):
     replace(X, data_type=UINT8, vector_count=4, vectorized_dimension=3),
     *(replace(X, data_type=cudnnDataType_t[f"CUDNN_DATA_{name}"]) for name in ("DOUBLE", "HALF", "INT8", "INT32", "UINT8", "BFLOAT16")),
 ], ids=str)  # fmt: skip
-def test_tensors_that_are_well(builder, record):
+def test_tensors_that_are_well(builder: Any, record: Any) -> None:
     """Tensors may have few or many dimensions, overlapping elements, more elements than memory, and every scalar
     type."""
     made = builder(record)
@@ -70,7 +71,7 @@ def test_tensors_that_are_well(builder, record):
     ("DILATIONS", "c17"), ("FILTER_STRIDES", "c18"), ("PRE_PADDINGS", "c19"), ("POST_PADDINGS", "c20"),
 ])  # fmt: skip
 @pytest.mark.parametrize("count", [1, 3])
-def test_entries_for_each_spatial_dimension(cannot_finalise, ending, clause, count):
+def test_entries_for_each_spatial_dimension(cannot_finalise: Any, ending: str, clause: str, count: int) -> None:
     cannot_finalise(SETTINGS, BAD_PARAM, clause, **{ending: (INT64, (1,) * count)})
 
 
@@ -80,17 +81,17 @@ def test_entries_for_each_spatial_dimension(cannot_finalise, ending, clause, cou
     ("PRE_PADDINGS", (0, -1)), ("POST_PADDINGS", (-1, 0)), ("SPATIAL_DIMS", (0,)), ("SPATIAL_DIMS", (-1,)),
     ("SPATIAL_DIMS", (CUDNN_DIM_MAX - 1,)),
 ])  # fmt: skip
-def test_invalid_convolutions(cannot_finalise, ending, values):
+def test_invalid_convolutions(cannot_finalise: Any, ending: str, values: Any) -> None:
     cannot_finalise(SETTINGS, BAD_PARAM, INVALID, **{ending: (INT64, values)})
 
 
 @shows(INVALID)
-def test_clips_in_the_wrong_order(builder, cannot_finalise):
+def test_clips_in_the_wrong_order(builder: Any, cannot_finalise: Any) -> None:
     builder(replace(RELU, lower_clip=6.0, upper_clip=6.0))
     cannot_finalise(replace(RELU, lower_clip=6.5), BAD_PARAM, INVALID)
 
 
-NODES = {
+NODES: dict[Any, Any] = {
     "FORWARD": (lambda x, w, y: parts.ConvolutionForwardNode(SETTINGS, 1.0, 0.0, x, w, y), "c22", "c27", "c28", "c16"),
     "BACKWARD_DATA": (lambda x, w, y: parts.ConvolutionBackwardDataNode(SETTINGS, 1.0, 0.0, w, y, x), "c16", "c16", "c16", "c15"),
     "BACKWARD_FILTER": (lambda x, w, y: parts.ConvolutionBackwardFilterNode(SETTINGS, 1.0, 0.0, x, y, w), "c16", "c16", "c16", "c15"),
@@ -102,7 +103,7 @@ NODES = {
        *of("CONVOLUTION", "c02", "c04"),
        *(f"usecase_9.3.1_operation_graph_grouped_convolution/c{i}" for i in (12, 13, 14)))  # fmt: skip
 @pytest.mark.parametrize("direction", NODES)
-def test_tensors_that_make_up_a_convolution(builder, direction):
+def test_tensors_that_make_up_a_convolution(builder: Any, direction: Any) -> None:
     """A convolution is valid in both forms: a group stride with a gap, depthwise, one spatial dimension."""
     make = NODES[direction][0]
     gaps = replace(GROUPED["x"], strides=(1000, 300, 40, 7, 1))
@@ -136,7 +137,7 @@ def test_tensors_that_make_up_a_convolution(builder, direction):
         ("grouped", "w", (2, 2, 3, 9, 2), 2), ("grouped", "x", (2, 2, 3, 5, 9), 2),
     )),
 ])  # fmt: skip
-def test_tensors_that_do_not(cannot_finalise, direction, form, which, dims, rule):
+def test_tensors_that_do_not(cannot_finalise: Any, direction: Any, form: Any, which: Any, dims: Any, rule: Any) -> None:
     make, *clauses = NODES[direction]
     tensors = GROUPED if form == "grouped" else FLAT
     record = make(**{**tensors, which: tensor(tensors[which].uid, dims)})
@@ -153,14 +154,16 @@ POINTWISE = [
 
 @shows(*of("OPERATION_POINTWISE", "c06", "c21", "c22", "c23"))
 @pytest.mark.parametrize("settings, x, b, y, clause", POINTWISE)
-def test_dimensions_of_pointwise_operations(cannot_finalise, settings, x, b, y, clause):
+def test_dimensions_of_pointwise_operations(
+    cannot_finalise: Any, settings: Any, x: Any, b: Any, y: Any, clause: Any
+) -> None:
     record = parts.PointwiseNode(settings, 1.0, 1.0, tensor(1, x), tensor(2, b) if b else None, tensor(3, y))
     cannot_finalise(record, BAD_PARAM, clause)
 
 
 @shows("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c03-c05 c12 c17 c20")
 @pytest.mark.parametrize("mode", list(cudnnPointwiseMode_t), ids=lambda m: m.name)
-def test_operands_of_every_mode(builder, cannot_finalise, mode):
+def test_operands_of_every_mode(builder: Any, cannot_finalise: Any, mode: Any) -> None:
     """ADD, MUL, MIN and MAX have two operands. Descriptors of the other modes must not name a second operand or its
     factor."""
     settings, two = replace(RELU, mode=mode), mode <= cudnnPointwiseMode_t.CUDNN_POINTWISE_MAX
@@ -181,20 +184,20 @@ def test_operands_of_every_mode(builder, cannot_finalise, mode):
     ((1, 6, 1), "c16"), ((6,), "c16"), ((1, 1, 6, 1, 1), "c16"),
     ((1, 5, 1, 1), "c17"), ((2, 6, 1, 1), "c17"), ((1, 6, 1, 7), "c17"), ((6, 1, 1, 1), "c17"), ((1, 1, 1, 1), "c17"), pytest.param((1, 6, 5, 1), "c17", marks=pytest.mark.ours),
 ])  # fmt: skip
-def test_dimensions_of_statistics(cannot_finalise, which, dims, clause):
+def test_dimensions_of_statistics(cannot_finalise: Any, which: str, dims: Any, clause: Any) -> None:
     record = replace(RECORDS["statistics"], **{which: tensor(9, dims)})
     cannot_finalise(record, BAD_PARAM, clause)
 
 
 @shows(*of("OPERATION_GEN_STATS", "c17"))
-def test_statistics_of_a_line(cannot_finalise):
+def test_statistics_of_a_line(cannot_finalise: Any) -> None:
     """Statistics need a dimension of channels, which a line lacks."""
     record = replace(RECORDS["statistics"], x=tensor(1, (5,)), sum=tensor(2, (1,)), sqsum=tensor(3, (1,)))
     cannot_finalise(record, BAD_PARAM, "c17")
 
 
 @shows(*of("OPERATION_CONVOLUTION_FORWARD", "c17", "c18", "c19"), *of("TENSOR", "c02"))
-def test_vectors_match_as_many_channels(builder, cannot_finalise):
+def test_vectors_match_as_many_channels(builder: Any, cannot_finalise: Any) -> None:
     """Vectors of 4 channels in x and w match single channels of y. A filter without vectors has another number of
     channels."""
     x, w = (
@@ -218,7 +221,7 @@ POINTERS = {
 
 
 @shows("CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR/c04-c07 c09-c11")
-def test_variant_packs_need_all_three(builder, unfinished):
+def test_variant_packs_need_all_three(builder: Any, unfinished: Any) -> None:
     """A pack without pointers and without a workspace is possible, if it says so."""
     for ending, clause in (("UNIQUE_IDS", "c05"), ("DATA_POINTERS", "c07"), ("WORKSPACE", "c10")):
         unfinished(PACK, {k: v for k, v in POINTERS.items() if k != ending}, BAD_PARAM, clause)
@@ -229,14 +232,14 @@ def test_variant_packs_need_all_three(builder, unfinished):
 
 @shows(INVALID)
 @pytest.mark.parametrize("uids, pointers", [((1, 2), 1), ((1,), 2), ((), 1), ((5, 5), 2), ((1, 2, 1), 3)])
-def test_ids_and_pointers_must_match(unfinished, uids, pointers):
+def test_ids_and_pointers_must_match(unfinished: Any, uids: Any, pointers: int) -> None:
     """Unequal counts of ids and pointers are refused, and so is an id that occurs twice."""
     given = {**POINTERS, "UNIQUE_IDS": (INT64, uids), "DATA_POINTERS": (Type.CUDNN_TYPE_VOID_PTR, (None,) * pointers)}
     unfinished(PACK, given, BAD_PARAM, INVALID)
 
 
 @shows(*of("VARIANT_PACK", "c03", "c08"), "cudnnBackendSetAttribute/c08")
-def test_intermediates_cannot_be_set(cannot_set):
+def test_intermediates_cannot_be_set(cannot_set: Any) -> None:
     clause = of("VARIANT_PACK", "c03")[0]
     cannot_set(PACK, "INTERMEDIATES", Type.CUDNN_TYPE_VOID_PTR, None, status=NOT_SUPPORTED, clause=clause)
 
@@ -257,7 +260,7 @@ FACTORS = {
     (Type.CUDNN_TYPE_DOUBLE, Type.CUDNN_TYPE_FLOAT, 0.1, 0.10000000149011612),
     (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE, 0.1, 0.10000000149011612),
 ])  # fmt: skip
-def test_factors_in_both_types(builder, set_as, read_as, value, wanted):
+def test_factors_in_both_types(builder: Any, set_as: Any, read_as: Any, value: float, wanted: float) -> None:
     for record, factors in FACTORS.items():
         kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
         for factor in factors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -40,17 +41,20 @@ from dualdnn.conformance.calls.miopen import activation, pooling, tensor
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.suite.miopen_fixtures import DIMS, NAN, ONE_AND_ZERO, X, filled
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 pytestmark = pytest.mark.ours
 
 
 @pytest.fixture
-def handle(miopen_handle):
+def handle(miopen_handle: Any) -> Any:
     """Yield a MIOpen handle in place of cuDNN's."""
     return miopen_handle
 
 
 @shows("miopenGuide/c01", "miopenSet4dTensorDescriptor/c01", "miopenGet4dTensorDescriptor/c01", "miopenCreateTensorDescriptor/c01")  # fmt: skip
-def test_tensors_are_packed_nchw(subject, denied):
+def test_tensors_are_packed_nchw(subject: Subject, denied: Any) -> None:
     _, c, h, w = DIMS
     assert miopen.miopenGet4dTensorDescriptor(tensor(DIMS)) == (miopen.miopenFloat, *DIMS, c * h * w, h * w, w, 1)
     descriptor = miopen.miopenCreateTensorDescriptor()
@@ -60,7 +64,7 @@ def test_tensors_are_packed_nchw(subject, denied):
 
 
 @shows("miopenGuide/c02 c04 c07 c09")
-def test_what_the_guide_leaves_out_is_not_there(subject):
+def test_what_the_guide_leaves_out_is_not_there(subject: Subject) -> None:
     assert len(functions()) == 53
     for word in ("Nd", "Preference", "TransformTensor", "Dropout", "RNN", "DivisiveNormalization"):
         assert not [name for name in functions() if word in name], word
@@ -80,7 +84,7 @@ NUMBERS = {
 
 @shows("miopenGuide/c02")
 @pytest.mark.parametrize("name", NUMBERS)
-def test_enumerators_have_the_numbers_of_the_header(subject, name):
+def test_enumerators_have_the_numbers_of_the_header(subject: Subject, name: Any) -> None:
     expected = NUMBERS[name]
     members = getattr(enumerations, f"miopen{name}_t").__members__.values()
     assert [int(member) for member in members] == (list(range(expected)) if isinstance(expected, int) else expected)
@@ -88,7 +92,7 @@ def test_enumerators_have_the_numbers_of_the_header(subject, name):
 
 @shows("miopenGuide/c03")
 @pytest.mark.parametrize("name", ["miopenHalf", "miopenDouble", "miopenInt8", "miopenInt32", "miopenBFloat16"])
-def test_float_only(subject, denied, name):
+def test_float_only(subject: Subject, denied: Any, name: str) -> None:
     descriptor = miopen.miopenCreateTensorDescriptor()
     denied(
         UNSUPPORTED_OP, "miopenGuide/c03", miopen.miopenSet4dTensorDescriptor, descriptor, getattr(miopen, name), *DIMS
@@ -96,7 +100,7 @@ def test_float_only(subject, denied, name):
 
 
 @shows("miopenGuide/c08", "miopenSoftmaxForward/c01", "miopenSoftmaxBackward/c01")
-def test_softmax_runs_over_channels(computes):
+def test_softmax_runs_over_channels(computes: Any) -> None:
     choice = cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE, cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_CHANNEL
     for dims in (DIMS, (1, 17, 1, 1), (3, 1, 2, 2)):
         spec = TensorSpec.packed(FLOAT, dims)
@@ -106,7 +110,7 @@ def test_softmax_runs_over_channels(computes):
 
 
 @shows("miopenCreate/c01", "miopenDestroy/c01", "miopenSetStream/c01", "miopenGetStream/c01")
-def test_handles(subject, handle, denied):
+def test_handles(subject: Subject, handle: Any, denied: Any) -> None:
     stream = handle.new_stream()
     miopen.miopenSetStream(handle, stream)
     assert miopen.miopenGetStream(handle) is stream
@@ -125,7 +129,7 @@ def test_handles(subject, handle, denied):
 @shows("miopenDestroyTensorDescriptor/c01", "miopenDestroyConvolutionDescriptor/c01", "miopenDestroyPoolingDescriptor/c01",
        "miopenDestroyActivationDescriptor/c01", "miopenDestroyLRNDescriptor/c01")  # fmt: skip
 @pytest.mark.parametrize("kind", ["Tensor", "Convolution", "Pooling", "Activation", "LRN"])
-def test_destroyed_descriptors_are_refused(subject, denied, kind):
+def test_destroyed_descriptors_are_refused(subject: Subject, denied: Any, kind: str) -> None:
     descriptor = getattr(miopen, f"miopenCreate{kind}Descriptor")()
     destroy = getattr(miopen, f"miopenDestroy{kind}Descriptor")
     destroy(descriptor)
@@ -137,14 +141,14 @@ def test_destroyed_descriptors_are_refused(subject, denied, kind):
 @shows("miopenOpTensor/c01")
 @pytest.mark.parametrize("op", list(cudnnOpTensorOp_t)[:4], ids=lambda op: op.name)
 @pytest.mark.parametrize("b", [DIMS, (1, 3, 1, 1), (2, 1, 5, 1)], ids=str)
-def test_op_tensor(computes, op, b):
+def test_op_tensor(computes: Any, op: Any, b: Any) -> None:
     spec = OpTensorSpec(op, FLOAT, NAN)
     computes(OpTensor(spec, -1.5, 0.5, 0.25, X, TensorSpec.packed(FLOAT, b), X))
     computes(OpTensor(spec, 1.0, 2.0, 0.0, X, TensorSpec.packed(FLOAT, b), X), aliases={"C": "A"})
 
 
 @shows("miopenOpTensor/c02")
-def test_only_b_is_broadcast(handle, denied):
+def test_only_b_is_broadcast(handle: Any, denied: Any) -> None:
     small, whole = tensor((1, 3, 1, 1)), tensor(DIMS)
     a, c = filled(handle, 3), filled(handle, *DIMS)
     add = miopen.miopenTensorOpAdd
@@ -155,7 +159,7 @@ def test_only_b_is_broadcast(handle, denied):
 
 
 @shows("miopenSetTensor/c01", "miopenScaleTensor/c01")
-def test_whole_tensors(handle, computes, denied):
+def test_whole_tensors(handle: Any, computes: Any, denied: Any) -> None:
     """A tensor is set to a value and scaled in place; short or missing memory is refused."""
     computes(SetTensor(-2.5, X))
     computes(ScaleTensor(-0.75, X), inputs="special")
@@ -176,7 +180,7 @@ INDICES = prod(POOLED.dims)
 @shows("miopenPoolingForward/c01", "miopenPoolingBackward/c01", "miopenPoolingGetWorkSpaceSize/c01", "miopenSet2dPoolingDescriptor/c01",
        "miopenGet2dPoolingDescriptor/c01", "miopenGetPoolingForwardOutputDim/c01", "miopenCreatePoolingDescriptor/c01")  # fmt: skip
 @pytest.mark.parametrize("mode", list(cudnnPoolingMode_t)[:3], ids=lambda m: m.name)
-def test_pooling(computes, denied, mode):
+def test_pooling(computes: Any, denied: Any, mode: Any) -> None:
     spec = replace(POOLING, mode=mode)
     descriptor = pooling(spec)
     assert miopen.miopenGet2dPoolingDescriptor(descriptor)[1:] == (3, 2, 1, 0, 2, 1)
@@ -188,22 +192,37 @@ def test_pooling(computes, denied, mode):
 
 
 @shows("miopenSet2dPoolingDescriptor/c02")
-def test_negative_padding_is_refused(subject, denied):
+def test_negative_padding_is_refused(subject: Subject, denied: Any) -> None:
     descriptor = miopen.miopenCreatePoolingDescriptor()
     denied(BAD_PARM, "c02", miopen.miopenSet2dPoolingDescriptor, descriptor, 0, 2, 2, -1, 0, 1, 1)
 
 
 @shows("miopenPoolingForward/c02-c04", "miopenPoolingBackward/c02 c03")
-def test_the_workspace_of_pooling(handle, denied):
+def test_the_workspace_of_pooling(handle: Any, denied: Any) -> None:
     x, y, descriptor = tensor(X), tensor(POOLED), pooling(POOLING)
     a, b, other = filled(handle, *DIMS), filled(handle, *POOLED.dims), filled(handle, *DIMS)
     gradient, workspace = handle.allocate(X.nbytes), handle.allocate(prod(POOLED.dims))
 
-    def forward(alpha=1.0, beta=0.0, source=a, described=descriptor, size=INDICES, target=y, space=workspace):
+    def forward(
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        source: Any = a,
+        described: Any = descriptor,
+        size: Any = INDICES,
+        target: Any = y,
+        space: Any = workspace,
+    ) -> None:
         operands = (x, source, beta, target, b, True, space, size)
         miopen.miopenPoolingForward(handle, described, alpha, *operands)
 
-    def backward(alpha=1.0, beta=0.0, space=workspace, source=a, described=descriptor, target=gradient):
+    def backward(
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        space: Any = workspace,
+        source: Any = a,
+        described: Any = descriptor,
+        target: Any = gradient,
+    ) -> None:
         operands = (y, b, y, b, x, source, beta, x, target, space)
         miopen.miopenPoolingBackward(handle, described, alpha, *operands)
 
@@ -238,7 +257,7 @@ def test_the_workspace_of_pooling(handle, denied):
 
 
 @shows("miopenPoolingForward/c01", "miopenPoolingBackward/c01")
-def test_the_places_of_maxima(handle):
+def test_the_places_of_maxima(handle: Any) -> None:
     """Each position of a maximum is a byte in row-major order of the window: the first of equal maxima, else 0.
 
     Positions in padding count.
@@ -259,7 +278,7 @@ def test_the_places_of_maxima(handle):
 @shows("miopenActivationForward/c01", "miopenActivationBackward/c01", "miopenSetActivationDescriptor/c01",
        "miopenGetActivationDescriptor/c01", "miopenCreateActivationDescriptor/c01")  # fmt: skip
 @pytest.mark.parametrize("mode", list(cudnnActivationMode_t)[:5], ids=lambda m: m.name)
-def test_activation(computes, denied, mode):
+def test_activation(computes: Any, denied: Any, mode: Any) -> None:
     spec = ActivationSpec(mode, NAN, 0.75 if mode >= cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU else 0.0)
     descriptor = activation(spec)
     assert miopen.miopenGetActivationDescriptor(descriptor).mode == descriptor.attributes.mode
@@ -271,13 +290,13 @@ def test_activation(computes, denied, mode):
 
 @shows("miopenSetActivationDescriptor/c02")
 @pytest.mark.parametrize("name", ["SOFTRELU", "ABS", "POWER", "LEAKYRELU"])
-def test_modes_without_a_function_are_refused(subject, denied, name):
+def test_modes_without_a_function_are_refused(subject: Subject, denied: Any, name: str) -> None:
     descriptor = miopen.miopenCreateActivationDescriptor()
     mode = getattr(miopen, f"miopenActivation{name}")
     denied(NOT_IMPLEMENTED, "c02", miopen.miopenSetActivationDescriptor, descriptor, mode, 1.0, 1.0, 1.0)
 
 
-def _tanh(a, b):
+def _tanh(a: Any, b: Any) -> Any:
     return lambda x: b * np.tanh(a * x), lambda x: a * b * (1 - np.tanh(a * x) ** 2)
 
 
@@ -291,7 +310,7 @@ ATTRIBUTES = {
 
 @shows("miopenSetActivationDescriptor/c03")
 @pytest.mark.parametrize("name", list(ATTRIBUTES))
-def test_attributes(handle, name):
+def test_attributes(handle: Any, name: Any) -> None:
     """Results match the formulas in float64, apart from rounding before and after the function."""
     attributes, function, slope = ATTRIBUTES[name]
     descriptor = miopen.miopenCreateActivationDescriptor()
@@ -315,11 +334,11 @@ OF_CUDNN = {
 
 @shows("miopenGuide/c01")
 @pytest.mark.parametrize("status", [status for status in cudnnStatus_t if status], ids=lambda status: status.name)
-def test_statuses(handle, monkeypatch, status):
+def test_statuses(handle: Any, monkeypatch: pytest.MonkeyPatch, status: Any) -> None:
     """Each status maps to MIOpen's, and to UNKNOWN_ERROR where the document has no equivalent."""
     d, x = tensor(DIMS), filled(handle, *DIMS)
 
-    def refused(operation):
+    def refused(operation: Any) -> None:
         raise CudnnError(status, "cudnnStatus_t/c05", "as the case will have it")
 
     monkeypatch.setattr(handle.backend, "prepare", refused)
@@ -330,7 +349,7 @@ def test_statuses(handle, monkeypatch, status):
 
 
 @shows("miopenActivationForward/c01", "miopenActivationBackward/c01")
-def test_what_is_passed_through_in_place_is_looked_at(handle, denied):
+def test_what_is_passed_through_in_place_is_looked_at(handle: Any, denied: Any) -> None:
     """PASTHRU in place computes nothing, but wrong dimensions and memory are still refused."""
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, miopen.miopenActivationPASTHRU, 1.0, 1.0, 1.0)
@@ -346,7 +365,7 @@ def test_what_is_passed_through_in_place_is_looked_at(handle, denied):
 @shows("miopenSetActivationDescriptor/c03")
 @pytest.mark.parametrize("apart", [False, True], ids=["one object", "two objects"])
 @pytest.mark.parametrize("name", list(ATTRIBUTES))
-def test_attributes_in_place(handle, name, apart):
+def test_attributes_in_place(handle: Any, name: Any, apart: bool) -> None:
     """x and y may be the same memory, and so may dy and dx."""
     attributes, function, slope = ATTRIBUTES[name]
     descriptor = miopen.miopenCreateActivationDescriptor()
@@ -363,7 +382,7 @@ def test_attributes_in_place(handle, name, apart):
 
 
 @shows("miopenActivationBackward/c03")
-def test_a_gradient_that_y_does_not_tell(handle, denied):
+def test_a_gradient_that_y_does_not_tell(handle: Any, denied: Any) -> None:
     """y = 0 * tanh(x) says nothing of x, and the gradient is computed from y."""
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, miopen.miopenActivationTANH, 1.0, 0.0, 0.0)
@@ -374,7 +393,7 @@ def test_a_gradient_that_y_does_not_tell(handle, denied):
 
 @shows("miopenActivationForward/c02", "miopenActivationBackward/c02", "miopenSoftmaxForward/c02", "miopenSoftmaxBackward/c02")  # fmt: skip
 @pytest.mark.parametrize("alpha, beta", ONE_AND_ZERO)
-def test_alpha_is_one_and_beta_zero(handle, denied, alpha, beta):
+def test_alpha_is_one_and_beta_zero(handle: Any, denied: Any, alpha: Any, beta: Any) -> None:
     relu = activation(ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0))
     d, x, y = tensor(DIMS), filled(handle, *DIMS), filled(handle, *DIMS)
     forward, backward = (d, x, beta, d, y), (d, x, d, x, d, x, beta, d, y)

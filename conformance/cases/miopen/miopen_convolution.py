@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,16 +17,26 @@ from dualdnn.conformance.calls.miopen import convolution, found, tensor
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.suite.miopen_fixtures import DIMS, ONE_AND_ZERO, available, filled
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 pytestmark = pytest.mark.ours
 
 
 @pytest.fixture
-def handle(miopen_handle):
+def handle(miopen_handle: Any) -> Any:
     """Yield a MIOpen handle in place of cuDNN's."""
     return miopen_handle
 
 
-def forward_operation(x=(2, 3, 6, 5), w=(4, 3, 3, 2), padding=(1, 0), stride=(1, 2), dilation=(1, 1), algo=None):
+def forward_operation(
+    x: Any = (2, 3, 6, 5),
+    w: Any = (4, 3, 3, 2),
+    padding: Any = (1, 0),
+    stride: Any = (1, 2),
+    dilation: Any = (1, 1),
+    algo: Any = None,
+) -> ConvolutionForward:
     default = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
     spec = ConvolutionSpec(cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, padding, stride, dilation, 1,
                            cudnnMathType_t.CUDNN_FMA_MATH, default)  # fmt: skip
@@ -35,18 +45,18 @@ def forward_operation(x=(2, 3, 6, 5), w=(4, 3, 3, 2), padding=(1, 0), stride=(1,
     return ConvolutionForward(spec, chosen, 0, 1.0, 0.0, TensorSpec.packed(FLOAT, x), FilterSpec(FLOAT, NCHW, w), y)
 
 
-def problem(handle, o):
+def problem(handle: Any, o: Any) -> Any:
     """Return (descriptors of x, w, y and the convolution, memory of the first three) of an operation."""
     descriptors = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
     return descriptors, [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
 
 
 @shows("miopenGuide/c05", "miopenGuide/c06")
-def test_no_convolution_without_find(subject, handle, denied):
+def test_no_convolution_without_find(subject: Subject, handle: Any, denied: Any) -> None:
     o = forward_operation()
     (x, w, y, described), memory = problem(handle, o)
 
-    def convolve(on=handle):
+    def convolve(on: Any = handle) -> None:
         algo = miopen.miopenConvolutionFwdAlgoGEMM
         miopen.miopenConvolutionForward(
             on, 1.0, x, memory[0], w, memory[1], described, algo, 0.0, y, memory[2], None, 0
@@ -65,11 +75,11 @@ def test_no_convolution_without_find(subject, handle, denied):
 @shows(
     "miopenGuide/c06", "miopenFindConvolutionForwardAlgorithm/c01-c03", "miopenConvolutionForwardGetWorkSpaceSize/c01"
 )
-def test_the_order_of_convolution_calls(handle, denied):
+def test_the_order_of_convolution_calls(handle: Any, denied: Any) -> None:
     o = forward_operation()
     (x, w, y, described), memory = problem(handle, o)
 
-    def find(count=8, workspace=None, size=0):
+    def find(count: int = 8, workspace: Any = None, size: int = 0) -> Any:
         return miopen.miopenFindConvolutionForwardAlgorithm(
             handle, x, memory[0], w, memory[1], described, y, memory[2], count, workspace, size, False
         )
@@ -90,14 +100,14 @@ def test_the_order_of_convolution_calls(handle, denied):
 
 
 @shows("miopenFindConvolutionForwardAlgorithm/c03")
-def test_the_fastest_are_found(handle, monkeypatch):
+def test_the_fastest_are_found(handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Find returns the fastest algorithms if fewer results are requested than exist."""
     o = forward_operation()
     (x, w, y, described), memory = problem(handle, o)
     size = miopen.miopenConvolutionForwardGetWorkSpaceSize(handle, w, x, described, y)
     workspace = handle.allocate(size) if size else None
 
-    def found(count):
+    def found(count: Any) -> Any:
         times = iter(range(40, 0, -1))
         monkeypatch.setattr(handle.cudnn.backend, "algorithm_time", lambda *_: float(next(times)))
         return miopen.miopenFindConvolutionForwardAlgorithm(
@@ -111,7 +121,7 @@ def test_the_fastest_are_found(handle, monkeypatch):
 
 @shows("miopenGuide/c11", "miopenGetConvolutionForwardOutputDim/c01", "miopenInitConvolutionDescriptor/c01",
        "miopenGetConvolutionDescriptor/c01", "miopenCreateConvolutionDescriptor/c01")  # fmt: skip
-def test_filters_are_tensors(subject, denied):
+def test_filters_are_tensors(subject: Subject, denied: Any) -> None:
     described = miopen.miopenCreateConvolutionDescriptor()
     get, dims = miopen.miopenGetConvolutionDescriptor, miopen.miopenGetConvolutionForwardOutputDim
     denied(BAD_PARM, "c01", get, described)
@@ -124,7 +134,7 @@ def test_filters_are_tensors(subject, denied):
 
 
 @shows("miopenInitConvolutionDescriptor/c02")
-def test_transposed_convolutions_are_refused(subject, denied):
+def test_transposed_convolutions_are_refused(subject: Subject, denied: Any) -> None:
     described = miopen.miopenCreateConvolutionDescriptor()
     denied(NOT_IMPLEMENTED, "c02", miopen.miopenInitConvolutionDescriptor, described,
            miopen.miopenTranspose, 0, 0, 1, 1, 1, 1)  # fmt: skip
@@ -132,7 +142,9 @@ def test_transposed_convolutions_are_refused(subject, denied):
 
 @shows(*(f"miopenConvolution{name}GetWorkSpaceSize/c01" for name in ("Forward", "BackwardData", "BackwardWeights")))
 @pytest.mark.parametrize("name", ["Forward", "BackwardData", "BackwardWeights"])
-def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypatch, name):
+def test_the_workspace_is_that_of_the_most_demanding_algorithm(
+    handle: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """The answer is the largest workspace of all algorithms that take the problem.
 
     A handle remembers sizes, so each query has its own problem.
@@ -157,7 +169,7 @@ def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypat
     [{}, {"w": (5, 3, 3, 3), "padding": (1, 1), "stride": (1, 1)}, {"dilation": (2, 1), "padding": (2, 2)}],
     ids=["plain", "same", "dilated"],
 )
-def test_convolution_forward(computes, algo, shape):
+def test_convolution_forward(computes: Any, algo: Any, shape: Any) -> None:
     try:
         computes(forward_operation(algo=algo, **shape))
     except LookupError as missing:
@@ -165,14 +177,14 @@ def test_convolution_forward(computes, algo, shape):
 
 
 @shows("miopenConvolutionForward/c02-c04")
-def test_what_find_returned_decides(handle, denied):
+def test_what_find_returned_decides(handle: Any, denied: Any) -> None:
     o = forward_operation(x=(1, 2, 9, 9), w=(3, 2, 3, 3), padding=(1, 1), stride=(1, 1))
     memory = dict(zip("xwy", (filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)), strict=True))
     (x, w, described, y), workspace, size, results = found(handle, o, memory)
     there = {result.fwd_algo: result.memory for result in results.perfResults}
     absent = next(algo for algo in FORWARD.algorithms if algo not in there)
 
-    def convolve(algo, alpha=1.0, beta=0.0, space=workspace, room=size):
+    def convolve(algo: Any, alpha: float = 1.0, beta: float = 0.0, space: Any = workspace, room: Any = size) -> None:
         operands = (x, memory["x"], w, memory["w"], described, algo, beta, y, memory["y"], space, room)
         miopen.miopenConvolutionForward(handle, alpha, *operands)
 
@@ -208,7 +220,7 @@ def shown_by(name: str) -> Any:
 
 
 @shows("miopenConvolutionForwardGetWorkSpaceSize/c01")
-def test_the_workspace_of_what_no_algorithm_takes(handle, denied):
+def test_the_workspace_of_what_no_algorithm_takes(handle: Any, denied: Any) -> None:
     """A result of wrong dimensions is refused, because no algorithm computes it."""
     (x, w, _, described), *_ = problem(handle, forward_operation())
     wider = tensor((2, 4, 6, 4))
@@ -216,7 +228,7 @@ def test_the_workspace_of_what_no_algorithm_takes(handle, denied):
 
 
 @pytest.mark.parametrize("name", [shown_by(name) for name in DIRECTIONS])
-def test_the_directions_of_convolution(handle, denied, name):
+def test_the_directions_of_convolution(handle: Any, denied: Any, name: Any) -> None:
     direction, call, letters, first = DIRECTIONS[name]
     described = convolution(forward_operation().convolution)
     descriptors = [tensor(SHAPES[letter]) for letter in letters]
@@ -224,7 +236,7 @@ def test_the_directions_of_convolution(handle, denied, name):
     (da, db), out = descriptors[:2], descriptors[2]
     get, find, run = (getattr(miopen, text) for text in (f"miopenConvolution{call}GetWorkSpaceSize", f"miopenFindConvolution{call}Algorithm", f"miopenConvolution{call}"))  # fmt: skip
 
-    def found_there(count=8, space=None, size=0):
+    def found_there(count: int = 8, space: Any = None, size: int = 0) -> Any:
         return find(handle, da, a, db, b, described, out, result, count, space, size, False)
 
     clause = f"miopenFindConvolution{call}Algorithm"
@@ -240,7 +252,7 @@ def test_the_directions_of_convolution(handle, denied, name):
     assert times == sorted(times) and len(found_there(1, space, size).perfResults) == 1
     there = {entry.algorithm: entry.memory for entry in results}
 
-    def convolve(algo, alpha=1.0, beta=0.0, room=size, made=result):
+    def convolve(algo: Any, alpha: float = 1.0, beta: float = 0.0, room: Any = size, made: Any = result) -> None:
         run(handle, alpha, da, a, db, b, described, algo, beta, out, made, space, room)
 
     ours, theirs = (handle.zeros(result.nbytes) for _ in range(2))
@@ -265,7 +277,7 @@ def test_the_directions_of_convolution(handle, denied, name):
 
 @available("miopenConvolutionBackwardBias")
 @shows("miopenConvolutionBackwardBias/c01 c02")
-def test_the_gradient_of_the_bias(handle, denied):
+def test_the_gradient_of_the_bias(handle: Any, denied: Any) -> None:
     d, bias, dy, db = tensor(DIMS), tensor((1, 3, 1, 1)), filled(handle, *DIMS), handle.allocate(12)
     call, theirs = miopen.miopenConvolutionBackwardBias, handle.allocate(12)
     call(handle, 1.0, d, dy, 0.0, bias, db)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ from dualdnn.conformance.calls.miopen import lrn, tensor
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.suite.miopen_fixtures import DIMS, ONE_AND_ZERO, X, available, filled
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+
 pytestmark = pytest.mark.ours
 
 
 @pytest.fixture
-def handle(miopen_handle):
+def handle(miopen_handle: Any) -> Any:
     """Yield a MIOpen handle in place of cuDNN's."""
     return miopen_handle
 
@@ -29,7 +33,7 @@ NORMALIZATION = LRNSpec(5, 0.25, 0.75, 1.5)
 @shows("miopenLRNForward/c01", "miopenLRNBackward/c01", "miopenLRNGetWorkSpaceSize/c01", "miopenCreateLRNDescriptor/c01",
        "miopenSetLRNDescriptor/c01", "miopenGetLRNDescriptor/c01")  # fmt: skip
 @pytest.mark.parametrize("n", [1, 3, 9])
-def test_lrn(computes, denied, n):
+def test_lrn(computes: Any, denied: Any, n: int) -> None:
     spec = replace(NORMALIZATION, n=n)
     assert miopen.miopenGetLRNDescriptor(lrn(spec)) == (miopen.miopenLRNCrossChannel, n, 0.25, 0.75, 1.5)
     assert miopen.miopenLRNGetWorkSpaceSize(tensor(DIMS)) == X.nbytes
@@ -42,7 +46,7 @@ def test_lrn(computes, denied, n):
 
 
 @shows("miopenSetLRNDescriptor/c02 c03")
-def test_lrn_that_is_refused(subject, denied):
+def test_lrn_that_is_refused(subject: Subject, denied: Any) -> None:
     within, across = miopen.miopenLRNWithinChannel, miopen.miopenLRNCrossChannel
     descriptor, call = miopen.miopenCreateLRNDescriptor(), miopen.miopenSetLRNDescriptor
     denied(NOT_IMPLEMENTED, "miopenSetLRNDescriptor/c02", call, descriptor, within, 5, 1.0, 0.75, 2.0)
@@ -50,15 +54,17 @@ def test_lrn_that_is_refused(subject, denied):
 
 
 @shows("miopenLRNForward/c02 c03", "miopenLRNBackward/c02 c03")
-def test_the_workspace_of_lrn(handle, denied):
+def test_the_workspace_of_lrn(handle: Any, denied: Any) -> None:
     d, descriptor = tensor(DIMS), lrn(NORMALIZATION)
     x, y = filled(handle, *DIMS), filled(handle, *DIMS)
     dx, workspace = handle.allocate(X.nbytes), handle.allocate(X.nbytes)
 
-    def forward(alpha=1.0, beta=0.0, source=x, space=workspace, described=descriptor):
+    def forward(
+        alpha: float = 1.0, beta: float = 0.0, source: Any = x, space: Any = workspace, described: Any = descriptor
+    ) -> None:
         miopen.miopenLRNForward(handle, described, alpha, d, source, beta, d, y, True, space)
 
-    def backward(alpha=1.0, beta=0.0, space=workspace):
+    def backward(alpha: float = 1.0, beta: float = 0.0, space: Any = workspace) -> None:
         miopen.miopenLRNBackward(handle, descriptor, alpha, d, y, d, y, d, x, beta, d, dx, space)
 
     for alpha, beta in ONE_AND_ZERO:
@@ -80,7 +86,7 @@ def test_the_workspace_of_lrn(handle, denied):
 
 
 @shows("miopenLRNForward/c01", "miopenLRNBackward/c01")
-def test_what_lrn_divides_by_is_kept(handle):
+def test_what_lrn_divides_by_is_kept(handle: Any) -> None:
     """The forward call keeps K + alpha / n * the sum of squares; the gradient divides by it, even if x has changed."""
     d, descriptor, spec = tensor((1, 3, 1, 1)), lrn(replace(NORMALIZATION, n=3)), NORMALIZATION
     values, dy = np.array([1.0, 2.0, 4.0]), np.array([0.5, -1.0, 2.0])
@@ -104,7 +110,7 @@ _BN = "miopenBatchNormalization"
 @shows("miopenDeriveBNTensorDescriptor/c01", "miopenBatchNormalizationForwardTraining/c01 c02",
        "miopenBatchNormalizationForwardInference/c01 c02", "miopenBatchNormalizationBackward/c01 c02")  # fmt: skip
 @pytest.mark.parametrize("mode, dims", [("Spatial", (1, 3, 1, 1)), ("PerActivation", (1, 3, 5, 4))])
-def test_batch_normalization(handle, denied, mode, dims):
+def test_batch_normalization(handle: Any, denied: Any, mode: str, dims: Any) -> None:
     """The calls compute the same as the documented calls of cuDNN on the same handle."""
     mode_ = getattr(miopen, f"miopenBN{mode}")
     cudnn_mode = getattr(cudnn, {"Spatial": "CUDNN_BATCHNORM_SPATIAL"}.get(mode, "CUDNN_BATCHNORM_PER_ACTIVATION"))
@@ -125,20 +131,20 @@ def test_batch_normalization(handle, denied, mode, dims):
         for name in ("ForwardTraining", "ForwardInference", "Backward")
     }
 
-    def memory():
+    def memory() -> Any:
         return [handle.zeros(nbytes) for nbytes in (X.nbytes, X.nbytes, X.nbytes, *[small] * 6)]
 
     ours = y, dx, inferred, mean, variance, saved_mean, saved_inverse, dscale, dbias = memory()
 
-    def train(alpha=1.0, beta=0.0):
+    def train(alpha: float = 1.0, beta: float = 0.0) -> None:
         statistics = (0.5, mean, variance, 1e-3, saved_mean, saved_inverse)
         training(handle, mode_, alpha, beta, d, x, d, y, bn, scale, bias, *statistics)
 
-    def back(*factors):
+    def back(*factors: Any) -> None:
         saved = (1e-3, saved_mean, saved_inverse)
         backward(handle, mode_, *factors, d, x, d, dy, d, dx, bn, scale, dscale, dbias, *saved)
 
-    def infer(alpha=1.0, beta=0.0):
+    def infer(alpha: float = 1.0, beta: float = 0.0) -> None:
         inference(handle, mode_, alpha, beta, d, x, d, inferred, bn, scale, bias, mean, variance, 1e-3)
 
     for alpha, beta in ONE_AND_ZERO:

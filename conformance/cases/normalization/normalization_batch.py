@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,9 @@ from dualdnn.api.status import EXECUTION_FAILED
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
 
 DIMS = (2, 3, 5, 7)
 DIMS_5D = (2, 3, 2, 4, 5)
@@ -75,7 +79,7 @@ def derived(cudnn: Any, x: TensorSpec, mode: Any) -> list[TensorSpec]:
 @shows("cudnnDeriveBNTensorDescriptor/c01 c04-c11", "cudnnBatchNormMode_t/c01 c02 c05")
 @in_modes
 @pytest.mark.parametrize("dims", [DIMS, DIMS_5D], ids=["4d", "5d"])
-def test_derived_descriptor(cudnn, dims, mode):
+def test_derived_descriptor(cudnn: Any, dims: Any, mode: Any) -> None:
     for data_type in (FLOAT, HALF, DOUBLE, INT32, INT8, BFLOAT16):
         for layout in ("nchw", "nhwc"):
             x = laid_out(data_type, dims, layout)
@@ -85,7 +89,7 @@ def test_derived_descriptor(cudnn, dims, mode):
 @shows("cudnnDeriveNormTensorDescriptor/c01 c02 c05-c12", "cudnnNormMode_t/c01 c02 c05")
 @pytest.mark.parametrize("mode", NORM_MODES)
 @pytest.mark.parametrize("dims", [DIMS, DIMS_5D], ids=["4d", "5d"])
-def test_derived_norm_descriptors(cudnn, dims, mode):
+def test_derived_norm_descriptors(cudnn: Any, dims: Any, mode: Any) -> None:
     for data_type in (FLOAT, HALF, DOUBLE, INT32, INT8, BFLOAT16):
         x = laid_out(data_type, dims, "nhwc")
         assert derived(cudnn, x, NORM_MODES[mode]) == [statistics(x, mode)] * 2
@@ -101,7 +105,9 @@ def given(caller: Any, operation: Any) -> dict[str, Any]:
 
 @shows(f"{NORM}/c33")
 @pytest.mark.ours
-def test_norm_inference_that_cannot_be_launched(caller, refuses, monkeypatch):
+def test_norm_inference_that_cannot_be_launched(
+    caller: Caller, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(operation: Any) -> Any:
         def launch(operands: Any, stream: Any) -> None:
             raise BackendError("the device fell off the bus")

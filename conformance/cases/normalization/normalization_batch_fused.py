@@ -3,9 +3,10 @@ of buffers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dualdnn.api.document import functions
@@ -44,6 +45,9 @@ from .normalization_batch import (
     inference,
     statistics,
 )
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.trial import Trial
 
 EX = "cudnnBatchNormalizationForwardTrainingEx"
 BACKWARD_EX = "cudnnBatchNormalizationBackwardEx"
@@ -97,7 +101,7 @@ def backward(x: TensorSpec, ops: int, mode: cudnnBatchNormMode_t = SPATIAL, *, g
 
 
 @shows("cudnnNormAlgo_t/c05 c07 c09")
-def test_persistent_algorithm(trial, cudnn, caller):
+def test_persistent_algorithm(trial: Callable[..., Trial], cudnn: Any, caller: Caller) -> None:
     """NaN and infinities give the results of the standard algorithm, and the query of run-time errors answers
     SUCCESS."""
     x = TensorSpec.packed(FLOAT, (2, 64, 2, 2))
@@ -111,7 +115,7 @@ def test_persistent_algorithm(trial, cudnn, caller):
 
 @shows("cudnnDeriveNormTensorDescriptor/c03 c04")
 @in_modes
-def test_derived_descriptors_serve(cudnn, chain, mode):
+def test_derived_descriptors_serve(cudnn: Any, chain: Callable[..., Trial], mode: Any) -> None:
     """Inference, training and gradients accept the derived descriptors of statistics."""
     x, newer = nhwc(), NORM_MODES[SPATIAL if mode == PERSISTENT else mode]
     first, second = derived(cudnn, x, newer)
@@ -128,7 +132,7 @@ def test_derived_descriptors_serve(cudnn, chain, mode):
 @pytest.mark.ours
 @in_modes
 @both_generations
-def test_sizes(cudnn, caller, generation, mode):
+def test_sizes(cudnn: Any, caller: Caller, generation: Any, mode: Any) -> None:
     """The reserve space has a byte for each element with z, at least a word. Unneeded descriptors may be NULL."""
     for ops, x, make in product((ALONE, ACTIVATED, ADDED), (nhwc(), nhwc((1, 3, 1, 1))), (forward, backward)):
         operation = make(x, ops, mode, generation=generation)
@@ -154,7 +158,7 @@ in_calls = pytest.mark.parametrize("call, generation", CALLS)
 @pytest.mark.ours
 @pytest.mark.parametrize("ops", [ALONE, ACTIVATED], ids=["alone", "activation"])
 @in_calls
-def test_descriptors_that_nothing_uses(cudnn, caller, call, generation, ops):
+def test_descriptors_that_nothing_uses(cudnn: Any, caller: Caller, call: Any, generation: Any, ops: Any) -> None:
     """Calls without z, y and activations ignore the descriptors of these, and normalise as the plain calls without a
     workspace."""
     function = CALLS[call, generation]

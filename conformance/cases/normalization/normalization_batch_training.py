@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,10 @@ from dualdnn.conformance.solvers import by_each_solver
 from dualdnn.conformance.trial import Step, prepare
 
 from .normalization_batch import ACTIVATION, DIMS, EPSILON, PERSISTENT, SPATIAL, derived, in_modes, statistics
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.trial import Trial
 
 FORWARD = "cudnnBatchNormalizationForwardTraining"
 BACKWARD = "cudnnBatchNormalizationBackward"
@@ -42,7 +48,7 @@ def backward(x: TensorSpec, mode: cudnnBatchNormMode_t = SPATIAL, *, saved: bool
 
 @shows(f"{FORWARD}/c12-c14")
 @in_modes
-def test_cumulative_average(cudnn, caller, mode):
+def test_cumulative_average(cudnn: Any, caller: Caller, mode: Any) -> None:
     """The running mean is the mean of all calls, if the call with n calls before it has the factor 1 / (1 + n)."""
     operation = forward(mode=mode)
     values = np.random.default_rng(3).standard_normal((4, *DIMS)).astype(np.float32)
@@ -58,7 +64,7 @@ def test_cumulative_average(cudnn, caller, mode):
 
 
 @shows(f"{FORWARD}/c17")
-def test_one_element_has_no_unbiased_variance(cudnn, caller):
+def test_one_element_has_no_unbiased_variance(cudnn: Any, caller: Caller) -> None:
     """If m = 1, y is the bias, and the running variance is NaN."""
     x = TensorSpec.packed(FLOAT, (1, 3, 1, 1))
     operation = forward(x)
@@ -76,7 +82,9 @@ def test_one_element_has_no_unbiased_variance(cudnn, caller):
 )
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)], ids=["nchw", "nhwc"])
 @in_modes
-def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
+def test_variance_beside_a_large_mean(
+    cudnn: Any, caller: Caller, mode: Any, order: Any, dims: Any, offset: float
+) -> None:
     """A variance of 1 is accurate at a mean of 10^4; a difference of squares would cancel."""
     x = TensorSpec.packed(FLOAT, dims, NCHW if order[1] == 1 else NHWC)
     operation = forward(x, mode=mode, running=False)
@@ -85,7 +93,7 @@ def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
     exact = values.astype(np.float64)
     wanted = 1 / np.sqrt(exact.var(axes) + EPSILON)
 
-    def judged():
+    def judged() -> None:
         memory = {name: np.ones(operation.nbytes(name) // 4, np.float32) for name in operation.operands}
         memory["x"] = np.ascontiguousarray(values.transpose(order))
         buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
@@ -99,7 +107,7 @@ def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
 
 
 @shows("cudnnBatchNormMode_t/c10 c14")
-def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
+def test_persistent_is_deterministic_and_reports_no_overflow(cudnn: Any, caller: Caller) -> None:
     """Two calls give the same bits, and the query of run-time errors answers SUCCESS."""
     operation = forward(TensorSpec.packed(FLOAT, (4, 5, 17, 19)), mode=PERSISTENT, running=False)
     values = {
@@ -118,7 +126,7 @@ def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
 
 @shows(f"{FORWARD}/c06 c09 c18", "cudnnBatchNormalizationForwardInference/c06 c13", "cudnnDeriveBNTensorDescriptor/c02")
 @in_modes
-def test_running_statistics_serve_inference(chain, caller, mode):
+def test_running_statistics_serve_inference(chain: Callable[..., Trial], caller: Caller, mode: Any) -> None:
     x, first = TensorSpec.packed(FLOAT, DIMS), forward(mode=mode, factor=0.5)
     assert derived(caller.cudnn, x, mode) == [first.scaleBias]
     inference = BatchNormalizationForwardInference(mode, 1.0, 0.0, x, x, first.scaleBias, first.scaleBias, EPSILON)
@@ -132,7 +140,7 @@ def test_running_statistics_serve_inference(chain, caller, mode):
 
 @shows(f"{BACKWARD}/c03 c05 c14 c15", f"{FORWARD}/c03 c21 c23", "cudnnDeriveBNTensorDescriptor/c03")
 @in_modes
-def test_saved_statistics_serve_backward(chain, caller, mode):
+def test_saved_statistics_serve_backward(chain: Callable[..., Trial], caller: Caller, mode: Any) -> None:
     for data_type in (FLOAT, HALF):
         x = TensorSpec.packed(data_type, DIMS)
         assert derived(caller.cudnn, x, mode) == [backward(x, mode=mode).scaleBias]
@@ -143,7 +151,7 @@ def test_saved_statistics_serve_backward(chain, caller, mode):
 
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
-def test_channels_near_the_ends_of_the_range(trial, layout):
+def test_channels_near_the_ends_of_the_range(trial: Callable[..., Trial], layout: str) -> None:
     """Channels near the ends of the range are right, and do not affect the others.
 
     In one channel, squares of distances underflow, where epsilon is 0. In another, distances are so large and the

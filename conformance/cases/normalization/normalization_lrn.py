@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnLRNMode_t
@@ -11,6 +14,11 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 CROSS_CHANNEL = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
 DIMS = (2, 11, 3, 8)
@@ -33,13 +41,13 @@ both_calls = pytest.mark.parametrize("call", CALLS)
 
 
 @shows("cudnnCreateLRNDescriptor/c01 c03", "cudnnSetLRNDescriptor/c07 c10 c12 c14", "cudnnLRNDescriptor_t/c01")
-def test_presets(cudnn):
+def test_presets(cudnn: Any) -> None:
     assert cudnn.cudnnGetLRNDescriptor(cudnn.cudnnCreateLRNDescriptor()) == (5, 1e-4, 0.75, 2.0)
 
 
 @shows("cudnnSetLRNDescriptor/c01 c15", "cudnnGetLRNDescriptor/c01-c04 c07")
 @pytest.mark.parametrize("values", [(3, 0.5, 0.25, 1.5), (16, -2.0, 12.0, 1e9), (1, 0.0, 0.01, 1e-5)])
-def test_set_and_get(cudnn, values):
+def test_set_and_get(cudnn: Any, values: Any) -> None:
     descriptor = cudnn.cudnnCreateLRNDescriptor()
     cudnn.cudnnSetLRNDescriptor(descriptor, *values)
     found = cudnn.cudnnGetLRNDescriptor(descriptor)
@@ -48,7 +56,7 @@ def test_set_and_get(cudnn, values):
 
 
 @shows("cudnnDestroyLRNDescriptor/c01 c02")
-def test_destroy(cudnn, subject, refuses):
+def test_destroy(cudnn: Any, subject: Subject, refuses: Callable[..., bool]) -> None:
     descriptor = cudnn.cudnnCreateLRNDescriptor()
     cudnn.cudnnDestroyLRNDescriptor(descriptor)
     if subject.survives_stray_pointers:
@@ -56,7 +64,7 @@ def test_destroy(cudnn, subject, refuses):
 
 
 @shows("cudnnCreateLRNDescriptor/c02", "cudnnLRNDescriptor_t/c02", "cudnnSetLRNDescriptor/c01")
-def test_what_is_set_is_what_counts(caller):
+def test_what_is_set_is_what_counts(caller: Caller) -> None:
     """Each call uses the descriptor's values of that moment; a new descriptor has the defaults."""
     cudnn, handle, spec = caller.cudnn, caller.handle, TensorSpec.packed(FLOAT, (1, 1, 1, 8))
     x = np.arange(1, 9, dtype=np.float32)
@@ -75,7 +83,7 @@ def test_what_is_set_is_what_counts(caller):
 
 @shows("cudnnSetLRNDescriptor/c03")
 @both_calls
-def test_parameters_are_cast_to_the_data_type(trial, caller, call):
+def test_parameters_are_cast_to_the_data_type(trial: Callable[..., Trial], caller: Caller, call: Any) -> None:
     """Parameters are cast to HALF: 8.0035 becomes 8, and 1.0004 becomes 1. Uncast results would exceed the bound."""
     spec, results = laid_out(HALF, DIMS, "nchw"), []
     contents = prepare(CALLS[call](spec), "near_one", 0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,6 +17,10 @@ from dualdnn.conformance.marks import by_name, shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference.engine import run
 from dualdnn.reference.view import strided
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
 
 MAXIMA = [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC]
 AVERAGES = [Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING]
@@ -88,7 +93,7 @@ def numbers_of(result: Any, name: str) -> list[float]:
 @pytest.mark.parametrize(
     "mode, expected", [(AVERAGES[0], [3, 4.5, 3.5]), (AVERAGES[1], [4.5, 4.5, 5.25])], ids=["include", "exclude"]
 )
-def test_divisor_of_the_average(trial, mode, expected):
+def test_divisor_of_the_average(trial: Callable[..., Trial], mode: Any, expected: Any) -> None:
     """The windows have 3 of the elements 3 6 3 4.5 6 and of one position of padding at either end. By hand, their sums
     are 9, 13.5 and 10.5."""
     x = np.array([3, 6, 3, 4.5, 6], np.float32)
@@ -106,7 +111,7 @@ def test_divisor_of_the_average(trial, mode, expected):
     (2.0, [3, 7, -3, -6, 127, -128, 1, -1]),
     (-2.0, [-3, -7, 3, 6, -128, 127, -1, 1]),
 ])  # fmt: skip
-def test_integer_average(trial, mode, layout, alpha, expected):
+def test_integer_average(trial: Callable[..., Trial], mode: Any, layout: str, alpha: float, expected: Any) -> None:
     """Halves are rounded to even, after alpha multiplies; numbers out of range are clamped."""
     pairs = np.array([1, 2, 3, 4, -1, -2, -3, -3, 127, 127, -128, -127, 0, 1, -1, 0], np.int8)
     operation = forward(mode, Geometry((1, 1, 1, 16), (1, 2), (0, 0), (1, 2)), INT8, layout, layout, alpha=alpha)
@@ -120,7 +125,7 @@ def test_integer_average(trial, mode, layout, alpha, expected):
     (Nan.CUDNN_PROPAGATE_NAN, [np.nan, np.nan, np.nan, np.nan, -np.inf, 3.0]),
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
 @pytest.mark.parametrize("mode", MAXIMA, ids=by_name)
-def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
+def test_maximum_of_nan_and_infinity(trial: Callable[..., Trial], mode: Any, nan: Any, expected: Any) -> None:
     """NaN is ignored unless it is propagated; a window of NaN gives the lowest finite number (docs/errata.md, D090)."""
     inf = np.inf
     x = np.array([np.nan, 1, 2, np.nan, np.nan, np.nan, np.nan, -inf, -inf, -inf, 3, -inf], np.float16)
@@ -136,7 +141,7 @@ def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
 @shows("cudnnSetPooling2dDescriptor/c03")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("size", LARGE)
-def test_gradient_of_large_windows_with_nan(trial, size, layout):
+def test_gradient_of_large_windows_with_nan(trial: Callable[..., Trial], size: Any, layout: str) -> None:
     """Gradients are right where one NaN or infinity is the maximum of many windows."""
     for nan in Nan:
         for values in ([np.nan], [np.inf], [np.nan, 50.0], [-np.inf, 50.0, 50.0]):
@@ -152,7 +157,7 @@ def test_gradient_of_large_windows_with_nan(trial, size, layout):
     (Nan.CUDNN_PROPAGATE_NAN, [10, 0, 0, 20, 30, 0, 40, 0]),
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
 @pytest.mark.parametrize("mode", MAXIMA, ids=by_name)
-def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
+def test_gradient_of_a_maximum_with_nan(trial: Callable[..., Trial], mode: Any, nan: Any, expected: Any) -> None:
     """The gradient goes to the first maximum, or to the first NaN if NaN is propagated; ignored NaN gets no
     gradient."""
     x = [np.nan, 1, 2, np.nan, np.nan, np.nan, 3, 3]
@@ -170,7 +175,9 @@ def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
     ((2, 2), [4, 4, 1, 4, 4, 4, 3, 4, 4], [1, 2, 0, 3, 4, 0, 0, 0, 0]),
     ((2, 2), [1, 2, 1, 3, 4, 4, 3, 2, 4], [0, 0, 0, 0, 1 + 2 + 3 + 4, 0, 0, 0, 0]),
 ], ids=["3x3", "2x2", "2x2-shared"])  # fmt: skip
-def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window, x, expected):
+def test_gradient_goes_to_the_first_of_equal_maxima(
+    trial: Callable[..., Trial], mode: Any, layout: str, window: Any, x: Any, expected: Any
+) -> None:
     """The gradient goes to the first of equal maxima in row-major order; dy is 1, 2, 3, 4 and dx was 10."""
     operation = backward(mode, Geometry((1, 1, 3, 3), window, (0, 0), (1, 1)), FLOAT, layout, layout, beta=1.0)
     result = trial(operation, before=pooled(operation, x=x, dy=np.arange(1, operation.dy.count + 1), dx=[10] * 9))
@@ -179,7 +186,7 @@ def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window,
 
 @shows("cudnnPoolingBackward/c02", "cudnnPoolingMode_t/c04")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_deterministic_maximum(trial, layout):
+def test_deterministic_maximum(trial: Callable[..., Trial], layout: str) -> None:
     """Every run gives the same bits, although windows overlap and sums depend on their order."""
     operation = backward(MAXIMA[1], Geometry((2, 8, 12, 12), (5, 5), (2, 2), (1, 1)), FLOAT, layout, layout, beta=1.0)
     memory = pooled(operation, "wide")
@@ -196,7 +203,7 @@ IMAGES = (Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, Nan.CUDNN_PROPAGATE_
        "cudnnGetPooling2dDescriptor/c01-c08 c10")  # fmt: skip
 @pytest.mark.parametrize("nan", list(Nan), ids=by_name)
 @pytest.mark.parametrize("mode", list(Mode), ids=by_name)
-def test_2d_descriptor(cudnn, mode, nan):
+def test_2d_descriptor(cudnn: Any, mode: Any, nan: Any) -> None:
     descriptor, other = cudnn.cudnnCreatePoolingDescriptor(), cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPooling2dDescriptor(descriptor, mode, nan, 3, 2, 1, -4, 5, 6)
     cudnn.cudnnSetPooling2dDescriptor(other, *IMAGES)
@@ -208,7 +215,7 @@ def test_2d_descriptor(cudnn, mode, nan):
 
 @shows("cudnnSetPoolingNdDescriptor/c01-c08", "cudnnPoolingDescriptor_t/c02", "cudnnGetPoolingNdDescriptor/c01-c08 c10")
 @pytest.mark.parametrize("rank", range(1, 7))
-def test_nd_descriptor(cudnn, rank):
+def test_nd_descriptor(cudnn: Any, rank: int) -> None:
     window, padding, stride = list(range(1, rank + 1)), list(range(-2, rank - 2)), list(range(11, rank + 11))
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     mode, nan = Mode.CUDNN_POOLING_MAX_DETERMINISTIC, Nan.CUDNN_PROPAGATE_NAN
@@ -223,7 +230,7 @@ def test_nd_descriptor(cudnn, rank):
 
 @shows("cudnnGetPoolingNdDescriptor/c11")
 @pytest.mark.parametrize("requested", [7, 8])
-def test_nd_descriptor_asked_for_dim_max(cudnn, requested):
+def test_nd_descriptor_asked_for_dim_max(cudnn: Any, requested: int) -> None:
     """The limit is CUDNN_DIM_MAX here, although no descriptor has as many dimensions (docs/errata.md, D073)."""
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
@@ -231,7 +238,7 @@ def test_nd_descriptor_asked_for_dim_max(cudnn, requested):
 
 
 @shows("cudnnDestroyPoolingDescriptor/c01 c02")
-def test_destroyed_descriptor(subject, cudnn, refuses):
+def test_destroyed_descriptor(subject: Subject, cudnn: Any, refuses: Callable[..., bool]) -> None:
     descriptor, kept = cudnn.cudnnCreatePoolingDescriptor(), cudnn.cudnnCreatePoolingDescriptor()
     for one in (descriptor, kept):
         cudnn.cudnnSetPooling2dDescriptor(one, *IMAGES)
@@ -252,7 +259,7 @@ def tensor_descriptor(cudnn: Any, dims: tuple[int, ...]) -> Any:
 
 @shows("cudnnGetPooling2dForwardOutputDim/c01-c06", "cudnnGetPoolingNdForwardOutputDim/c01-c04")
 @pytest.mark.parametrize("seed", range(8))
-def test_output_dimensions(cudnn, seed):
+def test_output_dimensions(cudnn: Any, seed: int) -> None:
     """The advised output counts the windows that fit into the padded input."""
     random = np.random.default_rng(seed)
     pooling = cudnn.cudnnCreatePoolingDescriptor()
@@ -272,7 +279,7 @@ def test_output_dimensions(cudnn, seed):
 
 @shows("cudnnGetPoolingNdForwardOutputDim/c01 c02")
 @pytest.mark.parametrize("rank", range(1, 7))
-def test_output_dimensions_of_every_rank(cudnn, rank):
+def test_output_dimensions_of_every_rank(cudnn: Any, rank: int) -> None:
     pooling = cudnn.cudnnCreatePoolingDescriptor()
     window, padding, stride = [2, 3, 1, 4, 2, 5][:rank], [0, 1, -1, 2, 0, 1][:rank], [1, 2, 3, 2, 2, 1][:rank]
     cudnn.cudnnSetPoolingNdDescriptor(pooling, *IMAGES[:2], rank, window, padding, stride)
@@ -283,7 +290,9 @@ def test_output_dimensions_of_every_rank(cudnn, rank):
 
 @shows("cudnnGetPooling2dForwardOutputDim/c08 c09", "cudnnGetPoolingNdForwardOutputDim/c06")
 @pytest.mark.parametrize("pooling_rank, tensor_rank", [(1, 3), (1, 4), (2, 3), (2, 5), (3, 4), (3, 5)])
-def test_output_dimensions_need_fitting_ranks(cudnn, refuses, pooling_rank, tensor_rank):
+def test_output_dimensions_need_fitting_ranks(
+    cudnn: Any, refuses: Callable[..., bool], pooling_rank: int, tensor_rank: int
+) -> None:
     pooling = cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPoolingNdDescriptor(pooling, *IMAGES[:2], pooling_rank, *([1] * pooling_rank for _ in range(3)))
     tensor = tensor_descriptor(cudnn, (2, 3, 4, 5, 6)[:tensor_rank])
@@ -297,7 +306,9 @@ def test_output_dimensions_need_fitting_ranks(cudnn, refuses, pooling_rank, tens
 
 
 @pytest.mark.parametrize("window, padding", [((5, 5), (0, 0)), ((6, 2), (0, 0)), ((2, 2), (-2, -1)), ((2, 9), (0, 2))])
-def test_output_dimensions_of_a_window_larger_than_the_input(cudnn, refuses, window, padding):
+def test_output_dimensions_of_a_window_larger_than_the_input(
+    cudnn: Any, refuses: Callable[..., bool], window: Any, padding: Any
+) -> None:
     """A window larger than the input has no output to advise (docs/errata.md, D071)."""
     pooling, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, (2, 3, 4, 4))
     for stride in (1, 2):
@@ -307,7 +318,7 @@ def test_output_dimensions_of_a_window_larger_than_the_input(cudnn, refuses, win
 
 
 @shows("cudnnGetPooling2dForwardOutputDim/c01", "cudnnPoolingForward/c05")
-def test_advised_output_is_computed(cudnn, trial):
+def test_advised_output_is_computed(cudnn: Any, trial: Callable[..., Trial]) -> None:
     """An output of the advised dimensions is computed."""
     pooling, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, STANDARD.dims)
     cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *STANDARD.window, *STANDARD.padding, *STANDARD.stride)

@@ -3,6 +3,9 @@ call."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnRNNMode_t
@@ -25,11 +28,24 @@ from dualdnn.conformance.domains.rnn import backward
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, Step, attempt_chain, prepare
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.suite.evidence import Evidence
+    from dualdnn.conformance.trial import Trial
+
 DATA = "cudnnRNNBackwardData_v8"
 WEIGHTS = "cudnnRNNBackwardWeights_v8"
 
 
-def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, null=()):
+def training(
+    spec: Any = None,
+    layout: Any = SEQ_MAJOR,
+    lengths: Any = RAGGED,
+    longest: Any = None,
+    fill: Any = None,
+    null: Any = (),
+) -> Any:
     """Return the forward call, the gradients of inputs and states, and the gradients of weights."""
     first = forward(spec, layout, lengths, longest, fill, null=null)
     return first, *backward(first, null)
@@ -37,7 +53,7 @@ def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=Non
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_infinite_numbers_of_half(chain, cell):
+def test_infinite_numbers_of_half(chain: Callable[..., Trial], cell: Any) -> None:
     """Infinities that meet gradients too small for HALF give infinity, NaN or an undetermined result.
 
     The same holds for numbers between layers that overflow in HALF.
@@ -59,7 +75,7 @@ def test_infinite_numbers_of_half(chain, cell):
 
 @pytest.mark.ours
 @shows(f"{DATA}/c01")
-def test_two_layers_larger_than_a_block(caller, evidence):
+def test_two_layers_larger_than_a_block(caller: Caller, evidence: Evidence) -> None:
     """Two overlapping layers run although one block cannot hold both of their gate matrices."""
     spec = network(rnn.LSTM, direction=rnn.ONE_WAY, width=4, hidden=612, math_type=rnn.DEFAULT)
     found = attempt_chain(caller, [Step(operation) for operation in training(spec, lengths=(1,))[:2]])
@@ -68,7 +84,7 @@ def test_two_layers_larger_than_a_block(caller, evidence):
 
 
 @shows(f"{DATA}/c01")
-def test_gates_of_many_units(chain, handle):
+def test_gates_of_many_units(chain: Callable[..., Trial], handle: Any) -> None:
     """Blocks share long sums over more steps than they have exchange buffers."""
     device = getattr(getattr(handle, "backend", None), "device", None)
     hidden = 256 if device is not None and device.kind == "gpu" else 16
@@ -78,7 +94,7 @@ def test_gates_of_many_units(chain, handle):
 
 @shows(f"{DATA}/c48 c49", f"{WEIGHTS}/c20 c21")
 @pytest.mark.parametrize("algo", [rnn.STATIC, rnn.DYNAMIC], ids=label)
-def test_persistent_algorithms(chain, refused, algo):
+def test_persistent_algorithms(chain: Callable[..., Trial], refused: Callable[..., None], algo: Any) -> None:
     chain(*training(network(rnn.LSTM, algo=algo), lengths=(3, 3)))
     for operation, clause in zip(
         training(network(rnn.LSTM, algo=algo), lengths=(3, 2))[1:], (f"{DATA}/c49", f"{WEIGHTS}/c21"), strict=True
@@ -87,7 +103,7 @@ def test_persistent_algorithms(chain, refused, algo):
 
 
 @shows(f"{DATA}/c23")
-def test_lengths_on_the_device_are_not_compared(caller):
+def test_lengths_on_the_device_are_not_compared(caller: Caller) -> None:
     """A call does not notice that lengths on the device differ from those of the descriptors."""
     _, operation, _ = training(network())
     call = Called(caller, sized(caller, operation))
@@ -95,7 +111,7 @@ def test_lengths_on_the_device_are_not_compared(caller):
 
 
 @shows("cudnnRNNBackwardData_v8/c07 c13 c14 c26 c30 c33-c37 c41-c45 c52-c54")
-def test_wrong_arguments_of_data(subject, caller, refuses):
+def test_wrong_arguments_of_data(subject: Subject, caller: Caller, refuses: Callable[..., bool]) -> None:
     """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
     for direction in (rnn.ONE_WAY, rnn.TWO_WAYS):
         _, operation, _ = training(network(projected=3, direction=direction))
@@ -115,7 +131,7 @@ def test_wrong_arguments_of_data(subject, caller, refuses):
 
 
 @shows(f"{DATA}/c38")
-def test_hidden_states_without_projection(caller, refuses):
+def test_hidden_states_without_projection(caller: Caller, refuses: Callable[..., bool]) -> None:
     for cell in (rnn.LSTM, rnn.GRU):
         _, operation, _ = training(network(cell))
         call = Called(caller, sized(caller, operation))
@@ -125,7 +141,7 @@ def test_hidden_states_without_projection(caller, refuses):
 
 
 @shows(f"{WEIGHTS}/c06 c07 c14 c22-c25")
-def test_wrong_arguments_of_weights(subject, caller, refuses):
+def test_wrong_arguments_of_weights(subject: Subject, caller: Caller, refuses: Callable[..., bool]) -> None:
     *_, operation = training(network(projected=3))
     call = Called(caller, sized(caller, operation))
     for value in (1, 2, -1):
@@ -139,5 +155,5 @@ def test_wrong_arguments_of_weights(subject, caller, refuses):
 
 
 @shows(f"{DATA}/c51")
-def test_double_with_the_static_algorithm(caller, refuses):
+def test_double_with_the_static_algorithm(caller: Caller, refuses: Callable[..., bool]) -> None:
     check_static(caller, refuses, training(network(rnn.TANH, data_type=DOUBLE), lengths=(3, 3))[1], f"{DATA}/c51")

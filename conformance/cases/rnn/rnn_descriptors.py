@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from dualdnn.api import cudnn as api
@@ -11,6 +13,9 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.marks import needs, shows
 from dualdnn.conformance.suite.fixtures import fresh_descriptor
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
 
 STANDARD, STATIC, DYNAMIC = api.cudnnRNNAlgo_t
 RELU, TANH, LSTM, GRU = api.cudnnRNNMode_t
@@ -42,20 +47,20 @@ V6_GOOD = {
 fresh = fresh_descriptor("RNN")
 
 
-def describe(cudnn, descriptor, base=GOOD, **changes):
+def describe(cudnn: Any, descriptor: Any, base: Any = GOOD, **changes: Any) -> None:
     cudnn.cudnnSetRNNDescriptor_v8(descriptor, *{**base, **changes}.values())
 
 
-def describe_v6(cudnn, handle, descriptor, **changes):
+def describe_v6(cudnn: Any, handle: Any, descriptor: Any, **changes: Any) -> None:
     cudnn.cudnnSetRNNDescriptor_v6(handle, descriptor, *{**V6_GOOD, **changes}.values())
 
 
-def read(cudnn, descriptor):
+def read(cudnn: Any, descriptor: Any) -> Any:
     return dict(zip(GOOD, cudnn.cudnnGetRNNDescriptor_v8(descriptor), strict=True))
 
 
 @shows("cudnnCreateRNNDescriptor/c01 c02", "cudnnDestroyRNNDescriptor/c01 c02", "cudnnRNNDescriptor_t/c01 c02")
-def test_create_and_destroy(cudnn):
+def test_create_and_destroy(cudnn: Any) -> None:
     """Descriptors are independent of each other and live until they are destroyed."""
     first, second = cudnn.cudnnCreateRNNDescriptor(), cudnn.cudnnCreateRNNDescriptor()
     describe(cudnn, first, PLAIN)
@@ -67,7 +72,7 @@ def test_create_and_destroy(cudnn):
 
 @shows("cudnnSetRNNDescriptor_v8/c01 c03 c05 c10-c13 c15 c16 c18 c20 c22 c29 c31", "cudnnGetRNNDescriptor_v8/c01-c09")
 @pytest.mark.parametrize("cell", api.cudnnRNNMode_t, ids=lambda c: c.name)
-def test_every_value_comes_back(cudnn, fresh, cell):
+def test_every_value_comes_back(cudnn: Any, fresh: Any, cell: Any) -> None:
     """All enumerators come back, and the supported types with every math type that is listed for them, padding on
     and off."""
     types = [(HALF, HALF, DEFAULT), (HALF, FLOAT, TENSOR_OP), (HALF, FLOAT, CONVERSION), (FLOAT, FLOAT, DEFAULT),
@@ -84,7 +89,7 @@ def test_every_value_comes_back(cudnn, fresh, cell):
 
 
 @shows("cudnnRNNSetClip_v8/c01 c02 c05 c09 c11 c12", "cudnnRNNGetClip_v8/c01-c07", "cudnnSetRNNDescriptor_v8/c01")
-def test_clip(cudnn, fresh, refuses):
+def test_clip(cudnn: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """Clipping is off by default, and may be set again. Invalid ranges are refused even with clipping off."""
     assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
     for values in (
@@ -106,7 +111,7 @@ def test_clip(cudnn, fresh, refuses):
 
 
 @shows("cudnnRNNSetClip/c02 c03 c05 c09-c11", "cudnnRNNGetClip/c02-c07", "cudnnRNNClipMode_t/c01")
-def test_clip_before_version_8(cudnn, handle, fresh, refuses):
+def test_clip_before_version_8(cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """The older calls set and get the same values."""
     assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
     for values in ((MINMAX, PROPAGATE, -1.5, 2.5), (NONE, NOT_PROPAGATE, -2.0, 2.0)):
@@ -122,7 +127,7 @@ def test_clip_before_version_8(cudnn, handle, fresh, refuses):
 
 
 @shows("cudnnSetRNNBiasMode/c02-c07", "cudnnGetRNNBiasMode/c02-c04 c06", "cudnnRNNMode_t/c09")
-def test_bias_mode(cudnn, fresh, refuses):
+def test_bias_mode(cudnn: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     assert cudnn.cudnnGetRNNBiasMode(fresh) == DOUBLE_BIAS
     for mode in api.cudnnRNNBiasMode_t:
         cudnn.cudnnSetRNNBiasMode(fresh, mode)
@@ -142,7 +147,17 @@ def test_bias_mode(cudnn, fresh, refuses):
     refuses(BAD_PARAM, "cudnnGetRNNBiasMode/c04", cudnn.cudnnGetRNNBiasMode, None)
 
 
-def is_set_alone(cudnn, fresh, refuses, name, values, usual, described, wrong, null):
+def is_set_alone(
+    cudnn: Any,
+    fresh: Any,
+    refuses: Callable[..., bool],
+    name: Any,
+    values: Any,
+    usual: Any,
+    described: Any,
+    wrong: Any,
+    null: Any,
+) -> None:
     """Check a setter of one value: it is ``usual`` in a fresh network, and ``described`` after the setter of version 8."""
     setter, getter = (getattr(cudnn, f"cudnn{verb}RNN{name}") for verb in ("Set", "Get"))
     assert getter(fresh) == usual
@@ -158,18 +173,18 @@ def is_set_alone(cudnn, fresh, refuses, name, values, usual, described, wrong, n
 
 
 @shows("cudnnSetRNNPaddingMode/c02 c04-c07", "cudnnGetRNNPaddingMode/c02-c04")
-def test_padding_mode(cudnn, fresh, refuses):
+def test_padding_mode(cudnn: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     is_set_alone(cudnn, fresh, refuses, "PaddingMode", (PADDED, UNPADDED), UNPADDED, PADDED, (-1, 2), "c06")
 
 
 @shows("cudnnSetRNNMatrixMathType/c02 c06 c07", "cudnnGetRNNMatrixMathType/c02-c04")
-def test_math_type(cudnn, fresh, refuses):
+def test_math_type(cudnn: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     kinds = list(api.cudnnMathType_t)
     is_set_alone(cudnn, fresh, refuses, "MatrixMathType", kinds, DEFAULT, TENSOR_OP, (-1, 9), "c07")
 
 
 @shows("cudnnSetRNNDescriptor_v6/c02 c09-c12", "cudnnGetRNNDescriptor_v6/c02-c07", "cudnnGetRNNDescriptor_v8/c11")
-def test_setter_of_version_6(cudnn, handle, fresh, refuses):
+def test_setter_of_version_6(cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """Every value comes back; values of earlier setters do not."""
     assert tuple(cudnn.cudnnGetRNNDescriptor_v6(handle, fresh)) == (0, 0, None, LINEAR, ONE_WAY, RELU, STANDARD, FLOAT)
     for values in product((1, 9), (1, 3), (None,), *map(tuple, (api.cudnnRNNInputMode_t, api.cudnnDirectionMode_t, api.cudnnRNNMode_t, api.cudnnRNNAlgo_t)), (FLOAT, HALF, DOUBLE)):  # fmt: skip
@@ -191,7 +206,7 @@ PROJECT = "cudnnSetRNNProjectionLayers"
 
 
 @shows("cudnnSetRNNProjectionLayers/c02 c07-c16", "cudnnGetRNNProjectionLayers/c02-c06")
-def test_projection(cudnn, handle, fresh, refuses):
+def test_projection(cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """Projection is off by default; a size of hiddenSize switches it off again for every cell."""
     project, projection = cudnn.cudnnSetRNNProjectionLayers, cudnn.cudnnGetRNNProjectionLayers
     describe_v6(cudnn, handle, fresh)
@@ -220,7 +235,9 @@ def test_projection(cudnn, handle, fresh, refuses):
 
 @shows(f"{GET}/c04", "cudnnStatus_t/c05")
 @needs("cites_clauses", "the section has no description")
-def test_algorithm_descriptor(subject, cudnn, handle, fresh, refuses):
+def test_algorithm_descriptor(
+    subject: Subject, cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]
+) -> None:
     """The algorithm replaces the network's. An algorithm of another kind, or one that does not support the network, is
     refused."""
     chosen = cudnn.cudnnCreateAlgorithmDescriptor()

@@ -3,8 +3,9 @@ random numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,9 @@ from dualdnn.conformance.cases.rnn.rnn_backward import training
 from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_MAJOR, forward, label, network
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.trial import Trial
 
 V6 = "cudnnSetRNNDescriptor_v6"
 V8 = "cudnnSetRNNDescriptor_v8"
@@ -78,7 +82,7 @@ generations = pytest.mark.parametrize("legacy", [False, True], ids=["v8", "legac
 
 @shows(f"{V8}/c27 c28", f"{V6}/c05", "cudnnDropoutForward/c02")
 @generations
-def test_mask_between_layers(cudnn, handle, legacy):
+def test_mask_between_layers(cudnn: Any, handle: Any, legacy: Any) -> None:
     """Dropout acts between two layers in training alone. The gradients use the mask of the forward call, not of the
     states."""
     relay = Relay(cudnn, handle, legacy, 0.25)
@@ -104,7 +108,7 @@ def test_mask_between_layers(cudnn, handle, legacy):
 
 @shows(f"{V8}/c27", f"{V6}/c05")
 @generations
-def test_calls_and_states(cudnn, handle, legacy):
+def test_calls_and_states(cudnn: Any, handle: Any, legacy: Any) -> None:
     """Every training call draws anew, and copied states draw the same again. A single layer and inference draw
     nothing."""
     relay = Relay(cudnn, handle, legacy, 0.5)
@@ -121,7 +125,7 @@ def test_calls_and_states(cudnn, handle, legacy):
 
 
 @shows("cudnnDropoutForward/c15", f"{V8}/c28")
-def test_descriptors_without_states(cudnn, handle, refuses):
+def test_descriptors_without_states(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     """Training is refused, and nothing written; inference works. A descriptor that was never set means no dropout."""
     relay = Relay(cudnn, handle, False, 0.5)
     bare = cudnn.cudnnCreateDropoutDescriptor()
@@ -137,7 +141,7 @@ def test_descriptors_without_states(cudnn, handle, refuses):
 
 @shows("cudnnDropoutForward/c15")
 @pytest.mark.ours
-def test_dropout_that_was_destroyed(cudnn, handle, refuses):
+def test_dropout_that_was_destroyed(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     """Calls of a network are refused after its dropout descriptor was destroyed."""
     relay = Relay(cudnn, handle, False, 0.5)
     given = relay.caller.values("cudnnRNNForward", relay.forward, relay.memory)
@@ -152,7 +156,7 @@ def test_dropout_that_was_destroyed(cudnn, handle, refuses):
 @pytest.mark.ours
 @pytest.mark.parametrize("cell", [rnn.TANH, rnn.LSTM, rnn.GRU], ids=label)
 @pytest.mark.parametrize("layout", [SEQ_MAJOR, PACKED, BATCH_MAJOR], ids=label)
-def test_every_layout(chain, cell, layout):
+def test_every_layout(chain: Callable[..., Trial], cell: Any, layout: Any) -> None:
     """Three layers in both directions, with sequences of several lengths, drop the same elements in every layout."""
     projected = 3 if cell == rnn.LSTM else None
     spec = dropping(0.4, cell, direction=rnn.TWO_WAYS, layers=3, projected=projected)
@@ -162,7 +166,7 @@ def test_every_layout(chain, cell, layout):
 @shows(f"{V8}/c27")
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=label)
-def test_every_type(chain, data_type):
+def test_every_type(chain: Callable[..., Trial], data_type: Any) -> None:
     """Every type drops the right elements with several blocks of mask. The count carries into its upper word, and
     gradients follow the first call."""
     spec = dropping(0.25, rnn.GRU, data_type=data_type, width=3, hidden=19, layers=2)
@@ -178,7 +182,7 @@ def test_every_type(chain, data_type):
     [(HALF, rnn.TANH, 24), (HALF, rnn.LSTM, 24), (HALF, rnn.GRU, 24), (FLOAT, rnn.LSTM, 20), (FLOAT, rnn.GRU, 20)],
     ids=label,
 )
-def test_layers_that_overlap(chain, cell, data_type, hidden):
+def test_layers_that_overlap(chain: Callable[..., Trial], cell: Any, data_type: Any, hidden: int) -> None:
     """Three overlapping layers drop the same elements as layers one after the other.
 
     A byte of the mask spans two vectors if their size is not a multiple of eight.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,11 @@ from dualdnn.conformance.domains import rnn as drawn
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, prepare
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.trial import Trial
+
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
 INFERENCE, TRAINING = cudnnForwardMode_t
 NAME = "cudnnRNNForward"
@@ -25,8 +32,8 @@ EXACT = next(kind for kind in type(rnn.DEFAULT) if kind.name == "CUDNN_FMA_MATH"
 RAGGED = (3, 1, 2)
 
 
-def network(cell=rnn.LSTM, bias=rnn.DOUBLE_BIAS, direction=rnn.TWO_WAYS, input_mode=rnn.LINEAR, data_type=FLOAT, *, width=5, hidden=7,
-            projected=None, layers=2, math_type=EXACT, precision=None, algo=rnn.STANDARD, padded=True, clip=None):  # fmt: skip
+def network(cell: Any = rnn.LSTM, bias: Any = rnn.DOUBLE_BIAS, direction: Any = rnn.TWO_WAYS, input_mode: Any = rnn.LINEAR, data_type: Any = FLOAT, *, width: int = 5, hidden: int = 7,
+            projected: Any = None, layers: int = 2, math_type: Any = EXACT, precision: Any = None, algo: Any = rnn.STANDARD, padded: bool = True, clip: Any = None) -> RNNSpec:  # fmt: skip
     """Return a network of two layers and two directions with odd sizes."""
     precision = precision or (DOUBLE if data_type == DOUBLE else FLOAT)
     width = hidden if input_mode == rnn.SKIP else width
@@ -34,19 +41,27 @@ def network(cell=rnn.LSTM, bias=rnn.DOUBLE_BIAS, direction=rnn.TWO_WAYS, input_m
                    projected or hidden, layers, padded, clip or RNNClipSpec())  # fmt: skip
 
 
-def forward(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, training=True, null=()):
+def forward(
+    spec: Any = None,
+    layout: Any = SEQ_MAJOR,
+    lengths: Any = RAGGED,
+    longest: Any = None,
+    fill: Any = None,
+    training: bool = True,
+    null: Any = (),
+) -> Any:
     """Return the forward operation of a network; ``null`` names the states that the call does not get."""
     return drawn.forward(spec or network(), layout, lengths, longest or max(lengths), fill, training, null)
 
 
-def label(value):
+def label(value: Any) -> Any:
     return getattr(value, "name", None) or str(value)
 
 
 @shows(f"{NAME}/c12 c14 c19 c22", "cudnnSetRNNDataDescriptor/c03 c06 c07 c10-c12", "cudnnSetRNNDescriptor_v8/c30")
 @pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
 @pytest.mark.parametrize("fill", [None, -1.5])
-def test_layouts(trial, layout, fill):
+def test_layouts(trial: Callable[..., Trial], layout: Any, fill: Any) -> None:
     """Sequences have several lengths, some 0. The padding of x does not count, and that of y gets the fill."""
     lengths = (4, 2, 2, 1) if layout == PACKED else (1, 4, 0, 2)
     for spec in (network(rnn.GRU), network(rnn.LSTM, direction=rnn.ONE_WAY)):
@@ -56,7 +71,7 @@ def test_layouts(trial, layout, fill):
             trial(forward(spec, layout, lengths, longest=5, fill=fill), before={"x": not_a_number(operation, 5)})
 
 
-def not_a_number(operation, steps):
+def not_a_number(operation: Any, steps: Any) -> Any:
     """Return numbers in the vectors of the sequences, NaN in the padding."""
     spec = replace(operation.x, max_length=steps)
     valid = np.arange(steps)[:, np.newaxis] < np.asarray(spec.lengths)
@@ -67,7 +82,7 @@ def not_a_number(operation, steps):
     return np.frombuffer(np.ascontiguousarray(ordered.astype(np.float32)).tobytes(), np.uint8)
 
 
-def infinite_recurrent(operation, pseudo_layer=3):
+def infinite_recurrent(operation: Any, pseudo_layer: int = 3) -> Any:
     """Return weights with an infinity and a NaN in the recurrent matrix of a pseudo-layer."""
     weights, spec = prepare(operation, "normal", 0)["weightSpace"], operation.network
     start = spec.matrix(pseudo_layer, spec.gates).offset
@@ -77,7 +92,7 @@ def infinite_recurrent(operation, pseudo_layer=3):
 
 @shows(f"{NAME}/c01", f"{NAME}/c29")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_recurrent_weights_are_nan(trial, cell):
+def test_recurrent_weights_are_nan(trial: Callable[..., Trial], cell: Any) -> None:
     """Initial states of zero times NaN weights give NaN. NULL states may skip these products (docs/errata.md)."""
     for null in ((), ("hx",), ("cx",), ("hx", "cx")):
         operation = forward(network(cell), null=null)
@@ -91,7 +106,7 @@ def test_recurrent_weights_are_nan(trial, cell):
 
 @shows("cudnnRNNSetClip_v8/c03 c06-c08", "cudnnRNNClipMode_t/c01")
 @pytest.mark.parametrize("nan", [rnn.NOT_PROPAGATE, rnn.PROPAGATE], ids=label)
-def test_clipping(trial, nan):
+def test_clipping(trial: Callable[..., Trial], nan: Any) -> None:
     """Every LSTM layer clips its cell state; other cells have no such state. NaN becomes the lower bound or stays."""
     for lower, upper in ((-0.3, 0.2), (0.1, 0.1), (-math.inf, 0.0)):
         clip = RNNClipSpec(rnn.MINMAX, nan, lower, upper)
@@ -107,7 +122,7 @@ def test_clipping(trial, nan):
 
 @shows(f"{NAME}/c01", f"{NAME}/c40")
 @pytest.mark.parametrize("algo", [rnn.STATIC, rnn.DYNAMIC], ids=label)
-def test_persistent_algorithms(trial, refused, algo):
+def test_persistent_algorithms(trial: Callable[..., Trial], refused: Callable[..., None], algo: Any) -> None:
     for cell in (rnn.TANH, rnn.LSTM):
         spec = network(cell, algo=algo)
         trial(forward(spec, lengths=(3, 3)))
@@ -116,7 +131,7 @@ def test_persistent_algorithms(trial, refused, algo):
 
 @shows(f"{NAME}/c30")
 @pytest.mark.parametrize("cell", [rnn.GRU, rnn.TANH], ids=label)
-def test_cell_states_of_other_cells(caller, cell):
+def test_cell_states_of_other_cells(caller: Caller, cell: Any) -> None:
     """Only an LSTM has cell states: other cells ignore their descriptor and memory."""
     call, found = Called(caller, sized(caller, forward(network(cell)))), []
     wrong = {"cDesc": caller.tensor(TensorSpec.packed(DOUBLE, (1, 1, 1))), "cx": call.memory["hx"].slice(0, 4)}
@@ -126,7 +141,7 @@ def test_cell_states_of_other_cells(caller, cell):
     np.testing.assert_array_equal(*found)
 
 
-def wrong_states(spec, size):
+def wrong_states(spec: Any, size: Any) -> Iterator[Any]:
     """Yield descriptors of three states of this size that have one defect: a dimension, the strides or the type."""
     count = spec.pseudo_layers
     for dims in ((count, 3, size + 1), (count - 1, 3, size), (count, 2, size), (count, 3, size, 2)):
@@ -136,7 +151,9 @@ def wrong_states(spec, size):
 
 
 @shows("cudnnRNNForward/c09 c16 c20 c21 c23-c28 c32-c37 c39 c44-c46", "cudnnGetRNNTempSpaceSizes/c01 c05")
-def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
+def test_wrong_arguments(
+    subject: Subject, caller: Caller, cudnn: Any, handle: Any, refuses: Callable[..., bool]
+) -> None:
     """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
     for direction in (rnn.ONE_WAY, rnn.TWO_WAYS):
         operation = sized(caller, forward(network(projected=3, direction=direction)))
@@ -159,7 +176,7 @@ def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
     assert tuple(sizes) == (call.arguments["workSpaceSize"], call.arguments["reserveSpaceSize"])
 
 
-def refuses_small_spaces(subject, refuses, call, clause, *spaces):
+def refuses_small_spaces(subject: Subject, refuses: Callable[..., bool], call: Any, clause: Any, *spaces: Any) -> None:
     """Check that a call refuses spaces of which the size is a byte too small, or the memory an element."""
     for name in spaces:
         size = f"{name.removeprefix('d')}Size"
@@ -169,7 +186,7 @@ def refuses_small_spaces(subject, refuses, call, clause, *spaces):
 
 
 @shows(*(f"{NAME}/c{n}" for n in (24, 25, 26, 28)))
-def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller):
+def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller: Caller) -> None:
     """Clients describe every tensor with five dimensions, so such states are accepted (docs/errata.md,
     rnn-state-rank)."""
     operation, found = sized(caller, forward(network())), []
@@ -184,7 +201,7 @@ def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller)
     assert found[0] == found[1] == found[2]
 
 
-def check_static(caller, refuses, operation, clause):
+def check_static(caller: Caller, refuses: Callable[..., bool], operation: Any, clause: Any) -> None:
     """Check that a call is refused once its network has the static algorithm, which the setter of version 8 refuses."""
     call, chosen = Called(caller, sized(caller, operation)), caller.cudnn.cudnnCreateAlgorithmDescriptor()
     call()
@@ -196,5 +213,5 @@ def check_static(caller, refuses, operation, clause):
 
 
 @shows(f"{NAME}/c43")
-def test_double_with_the_static_algorithm(caller, refuses):
+def test_double_with_the_static_algorithm(caller: Caller, refuses: Callable[..., bool]) -> None:
     check_static(caller, refuses, forward(network(rnn.TANH, data_type=DOUBLE), lengths=(3, 3)), f"{NAME}/c43")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,10 @@ from dualdnn.conformance.cases.rnn.rnn_forward import BATCH_MAJOR, PACKED, SEQ_M
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step, attempt_chain, prepare
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
+    from dualdnn.conformance.suite.evidence import Evidence
+
 # Each call has clauses in this order: rnnDesc, other NULL descriptors, misfits. A refused persistent algorithm, a small
 # workspace and a small reserve space follow.
 CLAUSES = {
@@ -50,10 +55,10 @@ LENGTHS = (3, 2, 1)
 
 
 @pytest.fixture
-def judged(cudnn, handle, evidence):
+def judged(cudnn: Any, handle: Any, evidence: Evidence) -> Any:
     """Make the calls one after the other on shared memory, and judge each."""
 
-    def run(extended, *operations, seed=0, inputs="normal"):
+    def run(extended: Any, *operations: Any, seed: int = 0, inputs: str = "normal") -> None:
         steps = [Step(operation, inputs=inputs) for operation in operations]
         found = attempt_chain(LegacyCaller(cudnn, handle, extended), steps, seed)
         evidence.note(found)
@@ -63,7 +68,14 @@ def judged(cudnn, handle, evidence):
     return run
 
 
-def plain(*, bias=rnn.DOUBLE_BIAS, direction=rnn.TWO_WAYS, input_mode=rnn.LINEAR, cell=rnn.LSTM, **others):
+def plain(
+    *,
+    bias: Any = rnn.DOUBLE_BIAS,
+    direction: Any = rnn.TWO_WAYS,
+    input_mode: Any = rnn.LINEAR,
+    cell: Any = rnn.LSTM,
+    **others: Any,
+) -> Any:
     return network(cell, bias, direction, input_mode, padded=False, **others)
 
 
@@ -75,7 +87,7 @@ def plain(*, bias=rnn.DOUBLE_BIAS, direction=rnn.TWO_WAYS, input_mode=rnn.LINEAR
        "cudnnDirectionMode_t/c01", "cudnnRNNAlgo_t/c01", "cudnnSetRNNDescriptor_v6/c04")  # fmt: skip
 @pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_cells(judged, cell, extended):
+def test_cells(judged: Any, cell: Any, extended: bool) -> None:
     """Inference, and the three calls of a training step, are right for packed sequences."""
     judged(extended, *training(plain(cell=cell, layers=1 if extended else 2), PACKED, LENGTHS))
     skipping = plain(cell=cell, bias=rnn.RECURRENT_BIAS, direction=rnn.ONE_WAY, input_mode=rnn.SKIP)
@@ -84,7 +96,7 @@ def test_cells(judged, cell, extended):
 
 @shows(f"{EX[0]}/c02-c04 c08 c26", f"{EX[1]}/c02-c04 c08 c27", f"{EX[2]}/c03 c04 c08 c11 c33", f"{EX[3]}/c02-c04")
 @pytest.mark.parametrize("layout", [SEQ_MAJOR, BATCH_MAJOR], ids=label)
-def test_padded_sequences(judged, layout):
+def test_padded_sequences(judged: Any, layout: Any) -> None:
     """The extended calls take padded sequences; padding of y and dx gets the fill of its descriptor."""
     judged(True, *training(network(rnn.GRU, projected=None), layout, (1, 3, 2), 4, -1.5))
     judged(True, forward(network(rnn.TANH, rnn.NO_BIAS), layout, (1, 3, 0), fill=0.5, training=False))
@@ -93,7 +105,7 @@ def test_padded_sequences(judged, layout):
 @shows(f"{INFERENCE}/c17 c23 c35 c41", f"{TRAINING}/c18 c25 c36 c43", f"{DATA}/c20 c26 c33 c40 c49 c55", f"{WEIGHTS}/c15",
        f"{EX[0]}/c15 c21 c28 c30", f"{EX[1]}/c15 c22 c29 c31", f"{EX[2]}/c18 c24 c27 c28 c30 c31 c35 c37", f"{EX[3]}/c10 c11")  # fmt: skip
 @pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
-def test_states_that_are_null(judged, extended):
+def test_states_that_are_null(judged: Any, extended: bool) -> None:
     for null in (("hx", "cy", "dhx", "dcy"), ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")):
         judged(extended, *training(plain(layers=1), PACKED, LENGTHS, null=null))
         judged(extended, forward(plain(layers=1), PACKED, LENGTHS, training=False, null=null))
@@ -102,7 +114,7 @@ def test_states_that_are_null(judged, extended):
 
 @shows(f"{EX[0]}/c24", f"{EX[1]}/c25", f"{EX[0]}/c12", f"{EX[1]}/c13", f"{EX[2]}/c15", "cudnnSetRNNProjectionLayers/c04",
        "cudnnRNNSetClip/c04", "cudnnRNNSetClip/c06", "cudnnRNNSetClip/c07", "cudnnSetRNNDescriptor_v6/c09")  # fmt: skip
-def test_projection_clipping_and_types(judged):
+def test_projection_clipping_and_types(judged: Any) -> None:
     """The other setters act on a network in calls that describe each step."""
     for extended in (False, True):
         judged(extended, forward(plain(projected=3, layers=2), PACKED, LENGTHS, training=False))
@@ -116,7 +128,7 @@ def test_projection_clipping_and_types(judged):
 
 @shows("cudnnRNNSetClip/c08")
 @pytest.mark.parametrize("nan", [rnn.NOT_PROPAGATE, rnn.PROPAGATE], ids=label)
-def test_clipping_of_nan(judged, nan):
+def test_clipping_of_nan(judged: Any, nan: Any) -> None:
     """A NaN in the cell state becomes the lower bound of the clipping range, or stays."""
     clip = RNNClipSpec(rnn.MINMAX, nan, -0.5, 0.25)
     operation = forward(plain(direction=rnn.ONE_WAY, layers=1, clip=clip), PACKED, (1, 1, 1), training=False)
@@ -124,7 +136,7 @@ def test_clipping_of_nan(judged, nan):
 
 
 @shows("cudnnGetRNNTrainingReserveSize/c05")
-def test_reserve_space_that_moves(cudnn, handle):
+def test_reserve_space_that_moves(cudnn: Any, handle: Any) -> None:
     """Gradients are the same, bit by bit, if the reserve space moves between the calls, and differ if it is lost."""
     caller = LegacyCaller(cudnn, handle, False)
     first, data, weights = training(plain(), PACKED, LENGTHS)
@@ -147,7 +159,7 @@ def test_reserve_space_that_moves(cudnn, handle):
     assert (found[1] != found[2]).any()
 
 
-def case_of(name, **network):
+def case_of(name: Any, **network: Any) -> Any:
     """Return the operation of a call, with packed sequences."""
     spec, name = plain(**(network or {"projected": 3})), FINDS.get(name, name)
     if name.removesuffix("Ex") == INFERENCE:
@@ -175,7 +187,7 @@ class Prepared:
 
 
 @pytest.fixture
-def prepared(cudnn, handle, refuses):
+def prepared(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> Any:
     """Return a function that prepares a call, of its own sample or of an operation."""
     return lambda name, operation=None: Prepared(cudnn, handle, refuses, name, operation or case_of(name))
 
@@ -191,7 +203,7 @@ def prepared(cudnn, handle, refuses):
        f"{INFERENCE}/c42", f"{TRAINING}/c44", f"{DATA}/c56", f"{WEIGHTS}/c22", f"{EX[0]}/c32", f"{EX[1]}/c36", f"{EX[2]}/c40",
        f"{EX[3]}/c16")  # fmt: skip
 @pytest.mark.parametrize("name", CLAUSES)
-def test_wrong_descriptors(cudnn, prepared, name):
+def test_wrong_descriptors(cudnn: Any, prepared: Any, name: Any) -> None:
     """NULL and uninitialised descriptors, wrong dimensions of states, wrong weights, and small spaces are refused."""
     network_clause, invalid, shape, ragged, work, reserve = CLAUSES[name]
     call = prepared(name)
@@ -232,7 +244,7 @@ def test_wrong_descriptors(cudnn, prepared, name):
 
 @shows("cudnnSetRNNDescriptor_v6/c10 c11")
 @pytest.mark.parametrize("kind, other", [(FLOAT, DOUBLE), (DOUBLE, FLOAT), (FLOAT, HALF), (DOUBLE, HALF)])
-def test_arithmetic_in_another_type(prepared, kind, other):
+def test_arithmetic_in_another_type(prepared: Any, kind: Any, other: Any) -> None:
     call = prepared(INFERENCE, case_of(INFERENCE, data_type=kind))
     network = call.caller.network(replace(call.operation.network, precision=other))
     call.refused(BAD_PARAM, CLAUSES[INFERENCE][2], rnnDesc=network)
@@ -241,7 +253,7 @@ def test_arithmetic_in_another_type(prepared, kind, other):
 @pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @shows(f"{EX[0]}/c13", f"{EX[1]}/c14", f"{EX[2]}/c16")
 @pytest.mark.parametrize("name", CLAUSES)
-def test_wrong_states_of_a_gated_unit(prepared, name):
+def test_wrong_states_of_a_gated_unit(prepared: Any, name: Any) -> None:
     """Without projection hidden states have the hidden size. A gated unit has no cell states."""
     _, _, shape, *_ = CLAUSES[name]
     for cell in (rnn.LSTM, rnn.GRU):
@@ -259,7 +271,7 @@ def test_wrong_states_of_a_gated_unit(prepared, name):
 @shows(f"{INFERENCE}/c03", f"{TRAINING}/c03", f"{DATA}/c03", f"{WEIGHTS}/c04", "cudnnStatus_t/c05", "cudnnFindRNNBackwardDataAlgorithmEx/c63 c64",
        "cudnnFindRNNBackwardWeightsAlgorithmEx/c29 c30", "cudnnFindRNNForwardTrainingAlgorithmEx/c50")  # fmt: skip
 @pytest.mark.parametrize("name", CLAUSES)
-def test_memory_that_is_short_by_an_element(prepared, name):
+def test_memory_that_is_short_by_an_element(prepared: Any, name: Any) -> None:
     """Memory that is an element short is refused by the clause of its size, or of all arguments, and nothing is
     written."""
     *_, work, reserve = CLAUSES[name]
@@ -276,11 +288,11 @@ def test_memory_that_is_short_by_an_element(prepared, name):
 @pytest.mark.ours
 @shows("cudnnStatus_t/c08")
 @pytest.mark.parametrize("name", [name for name in CLAUSES if name not in FINDS])
-def test_kernels_that_fail(handle, prepared, monkeypatch, name):
+def test_kernels_that_fail(handle: Any, prepared: Any, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
     """The clause is one of the call's own section."""
     from dualdnn.conformance.cases.every_call import clauses_of_failure
 
-    def fails(operands, stream):
+    def fails(operands: Any, stream: Any) -> None:
         raise BackendError("an access that is out of bounds")
 
     call = prepared(name)
@@ -295,7 +307,7 @@ def test_kernels_that_fail(handle, prepared, monkeypatch, name):
        "cudnnFindRNNBackwardDataAlgorithmEx/c05-c12 c38-c40 c66 c68 c69", "cudnnFindRNNBackwardWeightsAlgorithmEx/c05-c07 c14-c17 c32 c34 c35")  # fmt: skip
 @pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
-def test_wrong_steps(subject, prepared, name):
+def test_wrong_steps(subject: Subject, prepared: Any, name: Any) -> None:
     """Descriptors of steps are refused with a wrong count, growing batches, unequal vector lengths, gaps, or batches
     that differ between operands."""
     _, invalid, shape, ragged, _, _ = CLAUSES[name]
@@ -303,14 +315,14 @@ def test_wrong_steps(subject, prepared, name):
     if subject.ours:
         call()  # Each refused call differs from this one in one argument.
 
-    def steps(*specs):
+    def steps(*specs: Any) -> Any:
         return [call.caller.tensor(spec) for spec in specs]
 
     for direction, parameter in product((rnn.ONE_WAY, rnn.TWO_WAYS), [p for p in call.good if p in DATA_DESCRIPTORS]):
         call = prepared(name, case_of(name, projected=3, direction=direction))
         size = getattr(call.operation, parameter.removesuffix("Desc")).vector
 
-        def one(batch, width=size, kind=FLOAT):
+        def one(batch: Any, width: Any = size, kind: Any = FLOAT) -> Any:
             return TensorSpec.packed(kind, (batch, width, 1))
 
         strides = ((size + 1, 1, 1), (size, 2, 1), (size, 1, 2))
@@ -331,7 +343,9 @@ def test_wrong_steps(subject, prepared, name):
 
 @pytest.mark.ours
 @shows("cudnnGetRNNWorkspaceSize/c03 c08", "cudnnGetRNNTrainingReserveSize/c03 c10", "cudnnStatus_t/c05")
-def test_sizes_of_a_network_that_knows_its_inputs(caller, cudnn, handle, refuses):
+def test_sizes_of_a_network_that_knows_its_inputs(
+    caller: Caller, cudnn: Any, handle: Any, refuses: Callable[..., bool]
+) -> None:
     """A network of version 8 reports the bytes that it needs. Other vector sizes, and fewer descriptors than steps, are
     refused."""
     first = forward(plain(layers=1), PACKED, LENGTHS)
@@ -354,7 +368,7 @@ QUERIES = {"w": "cudnnGetRNNWorkspaceSize", "r": "cudnnGetRNNTrainingReserveSize
 @shows(f"{INFERENCE}/c05", *(f"{name}/c06" for name in (TRAINING, DATA, WEIGHTS)), "cudnnFindRNNForwardTrainingAlgorithmEx/c08",
        *(f"{name}/c04" for name in FINDS if TRAINING[8:] not in name), *(f"{name}/c02" for name in QUERIES.values()), f"{QUERIES['w']}/c03", f"{QUERIES['r']}/c06")  # fmt: skip
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
-def test_spaces_of_the_size_that_is_asked_for(cudnn, handle, prepared, name):
+def test_spaces_of_the_size_that_is_asked_for(cudnn: Any, handle: Any, prepared: Any, name: Any) -> None:
     """The sizes that the queries return for three steps are enough for these, and not for nine."""
     call = prepared(name)
     good = call.good
@@ -381,7 +395,7 @@ def test_spaces_of_the_size_that_is_asked_for(cudnn, handle, prepared, name):
     f"{EX[3]}/c06 c07 c12 c20",
 )
 @pytest.mark.parametrize("name", EX)
-def test_wrong_sequences(subject, prepared, name):
+def test_wrong_sequences(subject: Subject, prepared: Any, name: Any) -> None:
     """Every wrong field of the containers is refused, one at a time.
 
     Padded sequences are refused where padding is off, and packed ones that are not sorted.
@@ -391,7 +405,7 @@ def test_wrong_sequences(subject, prepared, name):
         call()  # Each refused call differs from this one in one argument.
     containers = {p: getattr(call.operation, p.removesuffix("Desc")) for p in call.good if p in DATA_DESCRIPTORS}
 
-    def changed(spec, **change):
+    def changed(spec: Any, **change: Any) -> Any:
         return call.caller.descriptor(replace(spec, **change))
 
     for parameter, spec in containers.items():
@@ -411,7 +425,7 @@ def test_wrong_sequences(subject, prepared, name):
 
 @shows(f"{EX[0]}/c36", f"{EX[1]}/c40", f"{EX[2]}/c44")
 @pytest.mark.parametrize("name", EX[:3])
-def test_double_with_the_static_algorithm(prepared, name):
+def test_double_with_the_static_algorithm(prepared: Any, name: Any) -> None:
     spec = plain(cell=rnn.TANH, data_type=DOUBLE)
     inference = forward(spec, PACKED, (3, 3, 3), training=False)
     step = dict(zip(EX, (inference, *training(spec, PACKED, (3, 3, 3))), strict=True))
@@ -423,7 +437,7 @@ def test_double_with_the_static_algorithm(prepared, name):
 @shows(f"{TRAINING}/c02", f"{DATA}/c02", f"{WEIGHTS}/c02", f"{EX[1]}/c02", f"{EX[2]}/c02", f"{EX[3]}/c02")
 @pytest.mark.ours
 @pytest.mark.parametrize("cell", [rnn.LSTM, rnn.GRU], ids=label)
-def test_generations_agree(cudnn, handle, cell):
+def test_generations_agree(cudnn: Any, handle: Any, cell: Any) -> None:
     """A training step gives the same bits by the calls of version 8, by those before it and by the extended ones."""
     results = []
     operations = training(plain(cell=cell, layers=1), PACKED, LENGTHS)

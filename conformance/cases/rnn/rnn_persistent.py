@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
 from dualdnn.api.operations import BackendError, Unavailable
@@ -18,6 +21,10 @@ from dualdnn.conformance.cases.rnn.rnn_legacy import plain
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, Step, attempt_chain
 
+if TYPE_CHECKING:
+    from dualdnn.conformance.calls import Caller
+    from dualdnn.conformance.suite.evidence import Evidence
+
 CREATE = "cudnnCreatePersistentRNNPlan"
 SET = "cudnnSetPersistentRNNPlan"
 BUILD = "cudnnBuildRNNDynamic"
@@ -25,7 +32,7 @@ LENGTHS = (3, 3)
 
 
 @pytest.fixture
-def dynamic(cudnn, handle):
+def dynamic(cudnn: Any, handle: Any) -> Any:
     """Return a network of version 6 by the dynamic algorithm, without a plan."""
     descriptor = cudnn.cudnnCreateRNNDescriptor()
     describe_v6(cudnn, handle, descriptor, algo=rnn.DYNAMIC, mathPrec=FLOAT)
@@ -33,7 +40,7 @@ def dynamic(cudnn, handle):
 
 
 @shows(f"{CREATE}/c02 c04", f"{SET}/c02 c03", "cudnnDestroyPersistentRNNPlan/c02", "cudnnPersistentRNNPlan_t/c02 c03", "cudnnRNNAlgo_t/c05 c06")  # fmt: skip
-def test_plans_before_version_8(cudnn, handle, evidence):
+def test_plans_before_version_8(cudnn: Any, handle: Any, evidence: Evidence) -> None:
     """The plan serves a training step, twice with one descriptor, and longer sequences."""
     caller = LegacyCaller(cudnn, handle, False)
     spec = plain(cell=rnn.GRU, algo=rnn.DYNAMIC, layers=1)
@@ -46,7 +53,7 @@ def test_plans_before_version_8(cudnn, handle, evidence):
 
 
 @shows(f"{CREATE}/c10", f"{SET}/c04", "cudnnPersistentRNNPlan_t/c03")
-def test_refused_plans(cudnn, handle, refuses, dynamic):
+def test_refused_plans(cudnn: Any, handle: Any, refuses: Callable[..., bool], dynamic: Any) -> None:
     """Other algorithms, types without arithmetic, wrong numbers of sequences, networks of version 8, and NULL are
     refused."""
     create, put = cudnn.cudnnCreatePersistentRNNPlan, cudnn.cudnnSetPersistentRNNPlan
@@ -75,7 +82,7 @@ def test_refused_plans(cudnn, handle, refuses, dynamic):
 
 @shows("cudnnRNNAlgo_t/c06")
 @pytest.mark.ours
-def test_plans_of_other_networks(cudnn, handle, refuses, dynamic):
+def test_plans_of_other_networks(cudnn: Any, handle: Any, refuses: Callable[..., bool], dynamic: Any) -> None:
     """A plan belongs to the network as it was when the plan was made."""
     plan = cudnn.cudnnCreatePersistentRNNPlan(dynamic, 2, FLOAT)
     for change in (
@@ -98,7 +105,9 @@ def test_plans_of_other_networks(cudnn, handle, refuses, dynamic):
 
 @pytest.mark.ours
 @shows(f"{BUILD}/c10")
-def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
+def test_a_compiler_that_fails(
+    cudnn: Any, handle: Any, refuses: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The plan is compiled before it is kept: calls without one are refused as before.
 
     A device that fails is another error.
@@ -110,7 +119,7 @@ def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
         (BackendError, status.CUDNN_STATUS_EXECUTION_FAILED, "cudnnStatus_t/c08"),
     ):
 
-        def fails(operation, error=error):
+        def fails(operation: Any, error: Any = error) -> None:
             asked.append(operation)
             raise error("it is missing, or it failed")
 
@@ -123,13 +132,13 @@ def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
 
 
 @pytest.fixture
-def call(caller):
+def call(caller: Caller) -> Any:
     """Return a function that calls cudnnRNNForward of an operation with an RNN descriptor."""
     return lambda operation, descriptor: Called(caller, sized(caller, operation))(rnnDesc=descriptor)
 
 
 @shows("cudnnRNNAlgo_t/c05", f"{BUILD}/c02", f"{BUILD}/c04")
-def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
+def test_calls_without_the_plan_they_need(cudnn: Any, handle: Any, refuses: Callable[..., bool], call: Any) -> None:
     """A call is refused before a plan is made, with another number of sequences, and once a setter has changed the
     network.
 

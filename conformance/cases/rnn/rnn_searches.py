@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ LIMITS = {INFERENCE: ("cudnnGetRNNForwardInferenceAlgorithmMaxCount",), TRAINING
 class Search:
     """Runs a search of one call on its own memory."""
 
-    def __init__(self, cudnn, handle, name, spec, lengths=FULL, null=()) -> None:
+    def __init__(self, cudnn: Any, handle: Any, name: Any, spec: Any, lengths: Any = FULL, null: Any = ()) -> None:
         self.cudnn, self.handle, self.name = cudnn, handle, name
         first, data, weights = training(spec, PACKED, lengths, null=null)
         inference = forward(spec, PACKED, lengths, training=False, null=null)
@@ -44,7 +45,7 @@ class Search:
             self.caller(operation, self.memory)
         self.given = self.caller.arguments(name, self.operation, self.memory)
 
-    def __call__(self, **changes):
+    def __call__(self, **changes: Any) -> Any:
         """Return [(algorithm, status, time, bytes)] as the getters of performances report them."""
         count, results = getattr(self.cudnn, self.name)(*{**self.given, **changes}.values())
         assert count == len(results)
@@ -61,7 +62,7 @@ BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 25, 26, 27, 28, 29, 30, 32, 33, 3
 
 @shows(*BOTH)
 @pytest.mark.parametrize("name", FINDS)
-def test_searches(cudnn, handle, name):
+def test_searches(cudnn: Any, handle: Any, name: Any) -> None:
     """Each algorithm succeeds once, in order of time. Callers may request fewer results or tries, and set a result."""
     search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     found = search(findIntensity=1.0, requestedAlgoCount=10)
@@ -89,7 +90,7 @@ NULLS = "hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx"
 @shows(f"{INFERENCE}/c08 c11 c14 c15 c19 c22", f"{TRAINING}/c14 c15 c21 c32 c33 c39")
 @pytest.mark.parametrize("null", [(), NULLS], ids=["states", "null"])
 @pytest.mark.parametrize("name", [INFERENCE, TRAINING])
-def test_a_search_leaves_what_the_call_computes(cudnn, handle, name, null):
+def test_a_search_leaves_what_the_call_computes(cudnn: Any, handle: Any, name: Any, null: Any) -> None:
     search = Search(cudnn, handle, name, plain(layers=1), null=null)
     written = [n for n in search.operation.outputs if n not in search.operation.raw and search.operation.has(n)]
     found = []
@@ -107,7 +108,7 @@ def test_a_search_leaves_what_the_call_computes(cudnn, handle, name, null):
 
 
 @shows(f"{DATA}/c18 c31 c46")
-def test_a_search_without_states(cudnn, handle):
+def test_a_search_without_states(cudnn: Any, handle: Any) -> None:
     """Searches run without states; the measured call changes the reserve space, so contents are not compared."""
     assert Search(cudnn, handle, DATA, plain(layers=1), null=NULLS)(requestedAlgoCount=10)
 
@@ -116,10 +117,12 @@ def test_a_search_without_states(cudnn, handle):
 @shows(f"{TRAINING}/c22 c50", f"{DATA}/c04 c18 c24 c25 c31 c37 c64", f"{WEIGHTS}/c04 c13 c28")
 @pytest.mark.parametrize("null", [(), NULLS, ("hx",)], ids=["states", "null", "GRU without hx"])
 @pytest.mark.parametrize("name", [TRAINING, DATA, WEIGHTS])
-def test_a_search_with_one_run_is_the_call(cudnn, handle, monkeypatch, name, null):
+def test_a_search_with_one_run_is_the_call(
+    cudnn: Any, handle: Any, monkeypatch: pytest.MonkeyPatch, name: Any, null: Any
+) -> None:
     """A search that runs an algorithm once reads and writes the same memory as the call."""
 
-    def once(operation, operands, stream, _timed):
+    def once(operation: Any, operands: Any, stream: Any, _timed: Any) -> float:
         handle.backend.prepare(operation)(operands, stream)
         return 1.0
 
@@ -144,7 +147,9 @@ def test_a_search_with_one_run_is_the_call(cudnn, handle, monkeypatch, name, nul
 @pytest.mark.ours
 @shows(f"{INFERENCE}/c25", f"{DATA}/c52", f"{WEIGHTS}/c22")
 @pytest.mark.parametrize("name", FINDS)
-def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name):
+def test_the_share_of_algorithms_that_is_tried(
+    cudnn: Any, handle: Any, monkeypatch: pytest.MonkeyPatch, name: Any
+) -> None:
     """A positive share counts all three algorithms, a negative one the two without a plan. At least one is tried."""
     search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     monkeypatch.setattr(handle.backend, "algorithm_time", lambda operation, *_: 1.0 + operation.network.algo)
@@ -161,12 +166,12 @@ def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name)
 @pytest.mark.ours
 @shows(f"{INFERENCE}/c33", f"{TRAINING}/c48", f"{DATA}/c60", f"{WEIGHTS}/c25")
 @pytest.mark.parametrize("name", FINDS)
-def test_what_becomes_of_each_algorithm(cudnn, handle, monkeypatch, name):
+def test_what_becomes_of_each_algorithm(cudnn: Any, handle: Any, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
     """Times and failures decide; the case chooses them. Failures come last, with their workspace and without a time."""
     search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     nbytes = {}
 
-    def time(operation, operands, stream, _timed):
+    def time(operation: Any, operands: Any, stream: Any, _timed: Any) -> Any:
         assert stream is handle.stream
         nbytes[operation.network.algo] = operation.nbytes("workSpace")
         if operation.network.algo == rnn.STANDARD:
@@ -183,7 +188,7 @@ def test_what_becomes_of_each_algorithm(cudnn, handle, monkeypatch, name):
 @shows(f"{INFERENCE}/c36", f"{DATA}/c66", f"{WEIGHTS}/c32")
 @pytest.mark.parametrize("name", FINDS)
 @pytest.mark.parametrize("reason", ["lengths", "biases", "projection"])
-def test_algorithms_that_do_not_take_the_network(cudnn, handle, name, reason):
+def test_algorithms_that_do_not_take_the_network(cudnn: Any, handle: Any, name: Any, reason: str) -> None:
     """Algorithms that do not take the network come last, with their status, and are not run."""
     spec = {
         "lengths": plain(layers=1),
@@ -199,7 +204,7 @@ def test_algorithms_that_do_not_take_the_network(cudnn, handle, name, reason):
 
 @shows(f"{INFERENCE}/c11", f"{TRAINING}/c14", f"{DATA}/c18", f"{WEIGHTS}/c13")
 @pytest.mark.parametrize("name", FINDS)
-def test_states_that_are_null(cudnn, handle, name):
+def test_states_that_are_null(cudnn: Any, handle: Any, name: Any) -> None:
     null = ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")
     clip = RNNClipSpec(rnn.MINMAX, rnn.PROPAGATE, -0.3, 0.2)
     assert Search(cudnn, handle, name, plain(layers=1, clip=clip), null=null)(requestedAlgoCount=1)[0][1] == SUCCESS
@@ -207,12 +212,12 @@ def test_states_that_are_null(cudnn, handle, name):
 
 @shows(f"{INFERENCE}/c33", f"{TRAINING}/c48", f"{DATA}/c60", f"{WEIGHTS}/c25")
 @pytest.mark.parametrize("name", FINDS)
-def test_wrong_searches(cudnn, handle, refuses, name):
+def test_wrong_searches(cudnn: Any, handle: Any, refuses: Callable[..., bool], name: Any) -> None:
     """A count below 1, an intensity that is NaN, and NULL are refused; memory stays as it was."""
     search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     kept = tuple(search.memory.values())
 
-    def refused(**changes):
+    def refused(**changes: Any) -> None:
         values = {**search.given, **changes}.values()
         refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, name), *values, unchanged=kept)
 
@@ -227,7 +232,7 @@ def test_wrong_searches(cudnn, handle, refuses, name):
 
 @shows("cudnnStatus_t/c05")
 @pytest.mark.parametrize("name", [name for names in LIMITS.values() for name in names])
-def test_numbers_of_results(cudnn, handle, refuses, name):
+def test_numbers_of_results(cudnn: Any, handle: Any, refuses: Callable[..., bool], name: Any) -> None:
     descriptor = LegacyCaller(cudnn, handle, False).network(plain())
     assert getattr(cudnn, name)(handle, descriptor) >= len(cudnnRNNAlgo_t)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, name), None, descriptor)
@@ -236,7 +241,7 @@ def test_numbers_of_results(cudnn, handle, refuses, name):
 
 @shows(f"{TRAINING}/c50")
 @pytest.mark.ours
-def test_memory_that_is_too_small(cudnn, handle, refuses):
+def test_memory_that_is_too_small(cudnn: Any, handle: Any, refuses: Callable[..., bool]) -> None:
     """Buffers that are too small are refused; C cannot see their size."""
     search = Search(cudnn, handle, TRAINING, plain(cell=rnn.GRU, layers=1))
     for memory, clause in (("workspace", "c55"), ("reserveSpace", "c56")):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from dualdnn.conformance.cases.rnn import rnn_descriptors as rnn
 from dualdnn.conformance.cases.rnn.rnn_data import descriptor as data_descriptor
 from dualdnn.conformance.cases.rnn.rnn_descriptors import describe, describe_v6, fresh
 from dualdnn.conformance.marks import shows
+
+if TYPE_CHECKING:
+    from dualdnn.conformance.subjects import Subject
 
 __all__ = ["fresh"]
 SIZE = "cudnnGetRNNWeightSpaceSize"
@@ -28,7 +33,7 @@ HIDDEN = 7
 PROJECTED = 3
 
 
-def shapes(values, layer):
+def shapes(values: Any, layer: Any) -> Any:
     """Return linLayerID -> (shape of the matrix, shape of the bias) of a layer; None for what it does not have."""
     gates, ways = GATES[values["cellMode"]], 1 + values["dirMode"]
     width = values["inputSize"] if layer == 0 else ways * values["projSize"]
@@ -44,7 +49,7 @@ def shapes(values, layer):
     return found
 
 
-def dims(cudnn, descriptor):
+def dims(cudnn: Any, descriptor: Any) -> Any:
     found = cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)
     return tuple(found[2]) if found[1] else None
 
@@ -59,7 +64,7 @@ CASES = [
 
 @shows("cudnnGetRNNWeightSpaceSize/c01-c03", "cudnnGetRNNWeightParams/c01-c17", "cudnnSetRNNDescriptor_v8/c02", "cudnnRNNBiasMode_t/c01")  # fmt: skip
 @pytest.mark.parametrize("values", CASES, ids=lambda v: f"{v['cellMode'].name}-{v['biasMode'].name}")
-def test_weight_space(cudnn, handle, fresh, values):
+def test_weight_space(cudnn: Any, handle: Any, fresh: Any, values: Any) -> None:
     """All matrices and biases have their shapes and share the space without gaps or overlaps."""
     describe(cudnn, fresh, values)
     size, step = cudnn.cudnnGetRNNWeightSpaceSize(handle, fresh), SCALAR_BYTES[values["dataType"]]
@@ -81,7 +86,7 @@ def test_weight_space(cudnn, handle, fresh, values):
 
 
 @shows(f"{PARAMS}/c16")
-def test_the_matrix_or_the_bias_alone(cudnn, handle, fresh):
+def test_the_matrix_or_the_bias_alone(cudnn: Any, handle: Any, fresh: Any) -> None:
     """NULL for both outputs of the matrix, or of the bias, omits it (docs/errata.md, null-outputs)."""
     describe(cudnn, fresh, MIXED)
     size = cudnn.cudnnGetRNNWeightSpaceSize(handle, fresh)
@@ -99,14 +104,16 @@ def test_the_matrix_or_the_bias_alone(cudnn, handle, fresh):
 
 
 @shows("cudnnGetRNNWeightParams/c04 c18-c22", "cudnnGetRNNWeightSpaceSize/c04-c06")
-def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
+def test_weight_space_refusals(
+    subject: Subject, cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]
+) -> None:
     params, size_of = cudnn.cudnnGetRNNWeightParams, cudnn.cudnnGetRNNWeightSpaceSize
     matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     describe(cudnn, fresh, MIXED)
     size = size_of(handle, fresh)
     space = handle.to_device(np.zeros(size + 8, np.uint8))
 
-    def call(pseudo_layer=0, nbytes=size, memory=space, weight_id=0):
+    def call(pseudo_layer: int = 0, nbytes: Any = size, memory: Any = space, weight_id: int = 0) -> Any:
         return params(handle, fresh, pseudo_layer, nbytes, memory, weight_id, matrix, bias)
 
     for pseudo_layer in (-1, 4, 2**31 - 1):
@@ -135,14 +142,14 @@ def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
     refuses(NOT_INITIALIZED, f"{PARAMS}/c22", call)
 
 
-def step(cudnn, batch, width=INPUT, data_type=FLOAT, strides=None):
+def step(cudnn: Any, batch: Any, width: Any = INPUT, data_type: Any = FLOAT, strides: Any = None) -> Any:
     """Return the descriptor of one step of a batch."""
     made = cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensorNdDescriptor(made, data_type, 3, (batch, width, 1), strides or (width, 1, 1))
     return made
 
 
-def filters(cudnn, nbytes, data_type=FLOAT):
+def filters(cudnn: Any, nbytes: Any, data_type: Any = FLOAT) -> Any:
     """Return the description of the weights before version 8."""
     made = cudnn.cudnnCreateFilterDescriptor()
     cudnn.cudnnSetFilterNdDescriptor(made, data_type, 0, 3, (nbytes // SCALAR_BYTES[data_type], 1, 1))
@@ -152,7 +159,7 @@ def filters(cudnn, nbytes, data_type=FLOAT):
 @shows("cudnnGetRNNParamsSize/c02-c05", "cudnnGetRNNLinLayerMatrixParams/c02-c05 c07-c16", "cudnnGetRNNLinLayerBiasParams/c02 c04 c06-c18",
        "cudnnSetRNNDescriptor_v6/c04 c06-c08", "cudnnSetRNNProjectionLayers/c03 c05")  # fmt: skip
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda c: c.name)
-def test_weights_before_version_8(cudnn, handle, fresh, cell):
+def test_weights_before_version_8(cudnn: Any, handle: Any, fresh: Any, cell: Any) -> None:
     """The space is that of version 8: every matrix and bias has the address and shape that cudnnGetRNNWeightParams returns."""
     modern = cudnn.cudnnCreateRNNDescriptor()
     matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
@@ -188,7 +195,9 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
 
 @shows("cudnnGetRNNParamsSize/c03 c06-c10", "cudnnGetRNNLinLayerMatrixParams/c18-c22", "cudnnGetRNNLinLayerBiasParams/c20-c24")  # fmt: skip
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
-def test_refusals_before_version_8(subject, cudnn, handle, fresh, refuses):
+def test_refusals_before_version_8(
+    subject: Subject, cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]
+) -> None:
     size_of = cudnn.cudnnGetRNNParamsSize
     x, unset = step(cudnn, 2), cudnn.cudnnCreateTensorDescriptor()
     refuses(BAD_PARAM, "cudnnGetRNNParamsSize/c06", size_of, handle, fresh, x, FLOAT)
@@ -213,7 +222,9 @@ def test_refusals_before_version_8(subject, cudnn, handle, fresh, refuses):
         call = getattr(cudnn, name)
         good = [handle, fresh, 0, x, w, space, 0, found]
 
-        def refusal(status, clause, place, value, call=call, good=good, name=name):
+        def refusal(
+            status: Any, clause: Any, place: Any, value: Any, call: Any = call, good: Any = good, name: Any = name
+        ) -> None:
             refuses(status, f"{name}/{clause}", call, *good[:place], value, *good[place + 1 :])
 
         for place in (0, 1, 3, 4, 5, 7):
@@ -234,7 +245,7 @@ TEMPORARY = "cudnnGetRNNTempSpaceSizes"
 
 
 @shows(f"{TEMPORARY}/c01-c04 c07 c08", "cudnnRNNSetClip_v8/c04", "cudnnForwardMode_t/c01")
-def test_temporary_memory(cudnn, handle, fresh, refuses):
+def test_temporary_memory(cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool]) -> None:
     """Sizes follow the data dimensions and the mode; clipping does not change them."""
     sizes_of = cudnn.cudnnGetRNNTempSpaceSizes
     describe(cudnn, fresh, MIXED)
@@ -268,7 +279,9 @@ RESERVE = "cudnnGetRNNTrainingReserveSize"
 @pytest.mark.blind("a result off by one", "sizes are compared with each other")
 @shows("cudnnGetRNNWorkspaceSize/c02 c04-c13", "cudnnGetRNNTrainingReserveSize/c02 c07-c15", "cudnnSetRNNPaddingMode/c03")  # fmt: skip
 @pytest.mark.parametrize("name", [WORK, RESERVE])
-def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
+def test_temporary_memory_before_version_8(
+    cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool], name: Any
+) -> None:
     """Batches may shrink from step to step; everything else stays."""
     size_of, clauses = getattr(cudnn, name), {WORK: range(8, 14), RESERVE: range(10, 16)}[name]
     network, steps, same, falling, gaps, types = (f"{name}/c{i:02}" for i in clauses)
@@ -295,7 +308,7 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
 @pytest.mark.blind("a result off by one", "sizes are held against each other")
 @shows(f"{WORK}/c02", f"{RESERVE}/c02")
 @pytest.mark.parametrize("name", [WORK, RESERVE])
-def test_temporary_memory_has_room_for_the_first_batch(cudnn, handle, fresh, name):
+def test_temporary_memory_has_room_for_the_first_batch(cudnn: Any, handle: Any, fresh: Any, name: Any) -> None:
     """Shrinking batches need as much as full ones; more steps, or more sequences, need more."""
     size_of = getattr(cudnn, name)
     describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=rnn.LINEAR)
