@@ -153,7 +153,9 @@ class Declared(Expressions):
     def _template(self, node: Any) -> None:
         parameters = code(node.child_by_field_name("parameters"))
         self.types |= {
-            code(p)[0].text.decode() for p in parameters if p.type == "type_parameter_declaration" and code(p)
+            code(p)[0].text.decode("utf-8", "replace")
+            for p in parameters
+            if p.type == "type_parameter_declaration" and code(p)
         }
         if any(p.type.endswith("parameter_declaration") and is_integer(self.named(p)) for p in parameters):
             self.templates |= {

@@ -27,8 +27,12 @@ _CALLEES = {"qualified_identifier": "name", "field_expression": "field", "pointe
 _POINTS = frozenset(
     {"pointer_declarator", "array_declarator", "abstract_pointer_declarator", "abstract_array_declarator"}
 )
-# These expressions may be pointers, of the type of this part.
-_POINTERS = {"update_expression": "argument", "conditional_expression": "consequence", "assignment_expression": "left"}
+# These expressions may be pointers, of the type of one of these parts.
+_POINTERS = {
+    "update_expression": ("argument",),
+    "conditional_expression": ("consequence", "alternative"),
+    "assignment_expression": ("left",),
+}
 _MEMBERS = {
     kind: {b"algo": algorithm, b"status": STATUS, b"determinism": "cudnnDeterminism_t", b"mathType": "cudnnMathType_t"}
     for kind, algorithm in PERFORMANCES.items()
@@ -178,8 +182,9 @@ class Expressions:
                 return self.bare(containers.element(kind, -1 if node.type == "subscript_expression" else 0)), 0
             return kind, depth + (1 if is_address else -1)
         if node.type in _POINTERS:
-            kind, depth = self.declared(node.child_by_field_name(_POINTERS[node.type]))
-            return (kind, depth) if depth > 0 else ("", 0)
+            parts = map(node.child_by_field_name, _POINTERS[node.type])
+            given = (self.declared(part) for part in parts if part is not None)
+            return next(((kind, depth) for kind, depth in given if depth > 0), ("", 0))
         if node.type == "call_expression":
             return self._called(node)
         if node.type == "binary_expression" and node.child_by_field_name("operator").text in (b"+", b"-"):
@@ -275,7 +280,7 @@ class Expressions:
             text, value = passed
         elif node.type == "call_expression" and not text:
             text, value = (
-                self.bare(node.child_by_field_name("function").text.decode()),
+                self.bare(node.child_by_field_name("function").text.decode("utf-8", "replace")),
                 node.child_by_field_name("arguments"),
             )
         if _MEASURED.fullmatch(text) and (measured := _decltype(node)) is not None:

@@ -85,7 +85,7 @@ def number(node: Any) -> int | None:
     """Return the value of a literal, signed or cast to an integer type; None for anything else."""
     if node.type in ("true", "false"):
         return int(node.type == "true")
-    if node.type == "cast_expression" and is_integer(node.child_by_field_name("type").text.decode()):
+    if node.type == "cast_expression" and is_integer(node.child_by_field_name("type").text.decode("utf-8", "replace")):
         inner = list(values(node.child_by_field_name("value")))
         return number(inner[0]) if len(inner) == 1 else None
     match = (
@@ -104,25 +104,27 @@ def cast(node: Any) -> tuple[str, Any]:
     """Return the type that an expression is cast to, by any of the ways of C and C++, and its operand. The type is
     empty without a cast."""
     if node.type in ("cast_expression", "compound_literal_expression"):
-        kind = bare(node.child_by_field_name("type").text.decode())
+        kind = bare(node.child_by_field_name("type").text.decode("utf-8", "replace"))
         return re.sub(r"( ?\[[^][]*\])+$", "", kind), node.child_by_field_name("value")  # (type[]){value, value}
     if node.type != "call_expression":
         return "", None
     function, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
     # The cast (type)(value) looks like a call, and type(value) is one.
-    name = bare(function.text.decode().strip("() "))
+    name = bare(function.text.decode("utf-8", "replace").strip("() "))
     while function is not None and function.type == "qualified_identifier":
         function = function.child_by_field_name("name")
     if function is not None and function.type == "template_function":
         template = function.child_by_field_name("name").text
         if template in _CASTS:
-            return bare(function.child_by_field_name("arguments").text.decode().strip("<> ")), given
+            return bare(function.child_by_field_name("arguments").text.decode("utf-8", "replace").strip("<> ")), given
         name = template.decode()
     name = _TO_NUMBER.get(name.rpartition(" ")[2], name)
     if _is_type(name) or given is None:
         return (name, given) if given is not None else ("", None)
     # No function takes a type: such a call is a macro that casts its other argument.
-    listed = [(bare(" ".join(part.text.decode() for part in parts)), parts) for parts in _arguments(given)]
+    listed = [
+        (bare(" ".join(part.text.decode("utf-8", "replace") for part in parts)), parts) for parts in _arguments(given)
+    ]
     types = [text for text, _ in listed if _is_type(text)]
     others = [parts for text, parts in listed if not _is_type(text)]
     if not types or len(others) != 1 or len(others[0]) != 1:

@@ -104,7 +104,7 @@ class Reached:
     def _documented(self, declared: Declared, node: Any) -> Iterator[uses.Typed]:
         """Yield what a call gives to the enumeration types of a documented function."""
         name = declared.called(node) if node.type == "call_expression" else None
-        forms = self.file.table.forms.get(name.text.decode(), ()) if name is not None else ()
+        forms = self.file.table.forms.get(name.text.decode("utf-8", "replace"), ()) if name is not None else ()
         given = list(arguments.of_call(node)) if forms else []
         for form in (form for form in forms[:1] if len(form.parameters) == len(given)):
             kinds = integers.parameter_kinds(form.cudnn, form.parameters)

@@ -188,7 +188,7 @@ class CFile:
     # --- calls ---
 
     def call(self, node: Any, name: Any) -> None:
-        function = name.text.decode()
+        function = name.text.decode("utf-8", "replace")
         if node.start_byte < self.frozen_until:
             if self.table.knows(function):
                 self.verdict(name, LEFT, function, None, "context", "it stands inside a call that is left as it was")
@@ -305,7 +305,7 @@ class CFile:
         while call is not None and call.type in ("qualified_identifier", "template_function"):
             call = call.parent
         return (
-            frozenset({node.text.decode()})
+            frozenset({node.text.decode("utf-8", "replace")})
             if call is not None and call.type == "call_expression" and called(call) == node
             else frozenset()
         )
@@ -361,7 +361,7 @@ class CFile:
             if other.start_byte >= label.start_byte:
                 return False
             value = other.child_by_field_name("value") if other.type == "case_statement" else None
-            if value is not None and self.table.enumerators.get(value.text.decode()) == target:
+            if value is not None and self.table.enumerators.get(value.text.decode("utf-8", "replace")) == target:
                 return True
         return False
 
@@ -405,7 +405,7 @@ class CFile:
             for place, of in zeros(found):
                 self.zero(place, of, shift)
             name = called(found) if found.type == "call_expression" else None
-            forms = self.table.forms.get(name.text.decode(), ()) if name is not None else ()
+            forms = self.table.forms.get(name.text.decode("utf-8", "replace"), ()) if name is not None else ()
             given = list(arguments.of_call(found)) if forms else []
             form = next((f for f in forms if len(f.parameters) == len(given)), None)
             if form is None or self.table.target_of_name(form.cudnn) is None:

@@ -166,7 +166,7 @@ def _template_call(declared: Declared, node: Any, given: list[Any]) -> Iterator[
     """Yield the arguments of ``f<type>(...)``: f may use a number in any way, and an integer type takes an
     enumerator's number."""
     name, listed = template_call(node.child_by_field_name("function"))
-    types = [declared.bare(a.text.decode()) for a in listed if name.decode() not in _SIZED]
+    types = [declared.bare(a.text.decode("utf-8", "replace")) for a in listed if name.decode() not in _SIZED]
     kind = types[0] if types else ""
     if is_integer(kind):
         yield from (Typed(argument, kind) for argument in given)
@@ -305,7 +305,7 @@ def _is_stream(declared: Declared, left: Any) -> bool:
 
 
 def _operator(node: Any) -> str:
-    return node.child_by_field_name("operator").text.decode()
+    return node.child_by_field_name("operator").text.decode("utf-8", "replace")
 
 
 def _unary(declared: Declared, node: Any) -> Iterator[Typed]:

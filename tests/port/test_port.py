@@ -324,7 +324,9 @@ def test_nested_calls_of_a_left_call_are_left_too():
 
 @pytest.mark.parametrize("encode", [lambda s: s.encode("latin-1"), lambda s: s.replace("\n", "\r\n").encode("latin-1")])
 def test_bytes_around_the_calls_stay(encode):
-    text = encode(f"// caf\xe9 \t \n{inside(SET4D)}\n\n  \tint \xe9;")
+    text = encode(
+        f"// caf\xe9 \t \n{inside(SET4D)}\n\n  \tint \xe9; void g() {{ f<\xe9>(1); f/*\xe9*/[0](2); (\xe9)3; }}"
+    )
     result = ported(text)
     assert result.after == text.replace(SET4D.encode(), b"miopenSet4dTensorDescriptor(d, miopenFloat, 1, 2, 3, 4)")
 

@@ -55,6 +55,7 @@ IN_C = [
     ("*p = 2", "*p = miopenHalf"),
     ("*p++ = 2", "*p++ = miopenHalf"),
     ("*(n ? p : all) = 2", "*(n ? p : all) = miopenHalf"),
+    ("*(p ?: all) = 2", "*(p ?: all) = miopenHalf"),
     ("*(p = all) = 2", "*(p = all) = miopenHalf"),
     ("all[1] = 2", "all[1] = miopenHalf"),
     ("s->type = 2", "s->type = miopenHalf"),
