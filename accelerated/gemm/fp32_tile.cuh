@@ -10,7 +10,7 @@
 #include "primitives/types.cuh"
 
 using Four = Vector<float, 4>;
-constexpr int TILE_K = 16;  // factors of k per stage
+constexpr int TILE_K = 16;  // rows of both operands per stage
 constexpr int STAGES = 3;   // stages of the ring
 
 // Holds a tile of an operand: row k has the factors of all rows (or columns) of the product. With four columns of

@@ -55,7 +55,7 @@ from .errors import DeviceError, DeviceUnavailable
 from .memory import Memory, Stream
 from .tensor_map import TensorMap
 
-STREAMS_KEPT = 16  # launch configurations kept per step of a record, one per stream
+STREAMS_KEPT = 16  # launch configurations, one per stream, that in_shape() keeps for a kernel in one shape
 
 
 class GpuMemory(Memory):
@@ -196,7 +196,8 @@ class GpuFunction(Function):
 
     def native(self, shape: LaunchShape) -> NativeLaunch:
         grid, block = ((*sizes, 1, 1)[:3] for sizes in shape[:2])
-        # A cooperative launch gets one block per SM: its blocks synchronize through memory of one launch at a time.
+        # Blocks of a cooperative launch synchronize through memory that only one launch may use at a time. Each block
+        # gets an SM of its own: it asks for more than half of the SM's shared memory.
         lone = smem_for_one_block_per_sm(self.device) if shape.cooperative else 0
         nbytes = max(shape.shared_bytes, lone)
         return NativeLaunch(int(self._kernel.handle or 0), grid, block, nbytes, shape.cooperative, self._overlaps)

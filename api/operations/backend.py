@@ -48,7 +48,7 @@ class Buffer(Protocol):
     def to_host(self, dtype: Any, shape: Sequence[int] | int | None = None) -> Any:
         """Return a NumPy copy of the contents, after all work of the buffer's handle has finished.
 
-        ``dtype`` and ``shape`` describe it (one size may be -1), or ``dtype`` is a tensor or filter descriptor.
+        ``dtype`` and ``shape`` describe the copy (one size may be -1), or ``dtype`` is a tensor or filter descriptor.
         """
 
     def slice(self, offset: int, nbytes: int) -> Any:
@@ -106,7 +106,7 @@ class Backend(Protocol):
     ) -> float:
         """Run the operation on these operands and return its time in milliseconds; wait for the result.
 
-        timed: is kept by the caller during a search. Operations that are the same work may get one time by it.
+        timed: a cache that the caller keeps during one search, so that operations that do the same work are timed once.
         """
 
     def new_stream(self) -> Any: ...

@@ -105,8 +105,10 @@ class Problem:
 
 
 def facts(problem: Problem, algorithm: IntEnum) -> dict[str, Any]:
-    """Return the facts that decide whether a release supports a problem outside the tables (served.json). No release
-    supports positions beyond 32 bits."""
+    """Return the facts by which served.json says that a release of cuDNN supports a problem outside the tables.
+
+    They are empty for positions beyond 32 bits, which no release supports.
+    """
     if beyond_positions(problem.convolution, problem.x, "x"):
         return {}
     configuration = problem.configuration

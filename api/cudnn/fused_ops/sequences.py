@@ -1,5 +1,8 @@
 """Make the operation of each sequence from a constant parameter pack, with the checks of cudnnMakeFusedOpsPlan
-(docs/errata.md, D298)."""
+(docs/errata.md, D298).
+
+In every function ``a`` holds the attributes of the pack (attributes.py). A descriptor is None where its step becomes a
+NOP."""
 
 from __future__ import annotations
 
@@ -49,9 +52,9 @@ EQUIVALENTS = {
 
 
 def _finalized(a: Any, first: Any) -> Any:
-    """Return (scale, bias, eqScale, eqBias, their descriptors) for the sequences that finalise statistics.
+    """Return the descriptor of each operand by its name, for the sequences that finalise statistics.
 
-    first: the descriptor that gives the number of channels.
+    first: the descriptors, by name, that other descriptors must match in type and number of channels.
     """
     a.spatial()
     wants = {name: a.promises(name) for name in ("eqScale", "eqBias")}
@@ -140,7 +143,7 @@ def dbatchnorm(a: Any) -> DactivationForkDbatchnorm | None:
     a.same_dims(XDESC=x, DYDESC=dy, DXDESC=dx, DZDESC=dz)
     saved = [a.operand(name, "BN_SCALEBIAS_MEANVAR_DESC") for name in ("savedMean", "savedInvStd")]
     expect((saved[0] is None) == (saved[1] is None), BAD_PARAM, INCORRECT_PARAMETER,
-           "of CUDNN_PARAM_BN_SAVED_MEAN_PLACEHOLDER and CUDNN_PARAM_BN_SAVED_INVSTD_PLACEHOLDER one is CUDNN_PTR_NULL")  # fmt: skip
+           "one of CUDNN_PARAM_BN_SAVED_MEAN_PLACEHOLDER and CUDNN_PARAM_BN_SAVED_INVSTD_PLACEHOLDER is CUDNN_PTR_NULL, the other is not")  # fmt: skip
     scale = a.required("scale", "BN_SCALEBIAS_MEANVAR_DESC") if dx is not None else None
     wanted = [a.operand(name, "BN_SCALEBIAS_MEANVAR_DESC") for name in ("dScale", "dBias")]
     parameters = next((spec for spec in (*saved, scale, *wanted) if spec is not None), None)
@@ -168,18 +171,20 @@ FILTER_ALGORITHMS = (FILTER_ALGO_1, FILTER_ALGO_0, FILTER_ALGO_3)
 
 
 def _algorithm(problem: Any, algorithms: Any, reason: Any) -> Any:
-    """Return the first algorithm that supports a problem; raise NOT_SUPPORTED if there is none. reason: returns why one
-    does not."""
+    """Return the first algorithm that supports a problem; raise NOT_SUPPORTED if there is none.
+
+    reason(problem, algorithm) returns why an algorithm does not support the problem, or None if it does.
+    """
     names = ", ".join(configuration.name for configuration in CONFIGURATIONS)
     expect(problem.configuration in CONFIGURATIONS, NOT_SUPPORTED, UNSUPPORTED,
-           f"x, the filter, CUDNN_PARAM_CONV_DESC and y have the data types of none of {names}")  # fmt: skip
+           f"the data types of x, the filter, CUDNN_PARAM_CONV_DESC and y must be those of one of {names}")  # fmt: skip
     reasons = [reason(problem, algorithm) for algorithm in algorithms]
     expect(None in reasons, NOT_SUPPORTED, UNSUPPORTED, str(reasons[0]))
     return algorithms[reasons.index(None)]
 
 
 def _forward(a: Any) -> Any:
-    """Return the convolution, x, w, y and the algorithm of a forward convolution."""
+    """Return the fields of an operation that describe its forward convolution: descriptors, algorithm, workspace."""
     problem = Problem(
         a.descriptor("CONV_DESC"), a.required("x", "XDESC"), a.required("w", "WDESC"), a.required("y", "YDESC")
     )
@@ -197,7 +202,7 @@ def _forward(a: Any) -> Any:
 
 
 def _scaled_x(a: Any, x: Any) -> Any:
-    """Return (eqScale, eqBias) of a sequence that begins with them."""
+    """Return the fields eqScale and eqBias of a sequence that first scales x and adds a bias."""
     scale, bias = a.optional("eqScale", "BN_EQSCALEBIAS_DESC"), a.optional("eqBias", "BN_EQSCALEBIAS_DESC")
     _equivalents(a, x.data_type, x.dims[1], x.rank, BN_EQSCALEBIAS_DESC=scale or bias)
     return {"eqScale": scale, "eqBias": bias}
