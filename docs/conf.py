@@ -25,7 +25,7 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 2
 html_theme = "furo"
 html_title = f"dualdnn {release}"
-html_copy_source = False
+html_copy_source = html_show_copyright = False
 html_static_path = html_css_files = ["site.css"]
 html_math_renderer = "mathml"  # browsers draw it themselves, without a script from elsewhere
 exclude_patterns = ["_build"]

@@ -55,7 +55,7 @@ class ForwardSolver(SequenceSolver):
         return [online.core(problem)]
 
     def stores_output(self, problem: AttentionProblem) -> bool:
-        """Return whether the core stores the call's output, too, where the heads' outputs are kept."""
+        """Return whether the core also stores the call's output when it keeps the heads' outputs for the gradients."""
         return False
 
     def launches(self, problem: AttentionProblem) -> list[Launch]:

@@ -20,7 +20,7 @@ PART_BYTES = 2
 
 
 class Parts(NamedTuple):
-    """Locate the vectors of a core as factors: the operand and vectors of each.
+    """Say where the core of attention reads its factors: for each, the operand and the place of its vectors there.
 
     ``given`` has the operands that launches() converts into ``nbytes`` bytes of scratch memory.
     """

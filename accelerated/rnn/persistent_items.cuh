@@ -13,7 +13,8 @@
 #include "rnn/persistent.cuh"
 
 constexpr bool STACKED = MAX_LAYERS > 1;
-// Few reads of another layer's output are in flight during the step before. More of them would only delay that step.
+// Reads of another layer's output start during the step before only if they are few, because more would delay that
+// step.
 constexpr bool READS_AHEAD = LOADED_PAIRS * N_TILES <= 2;
 
 // `part` is the direction or the layer, and `t` is its step.
@@ -24,9 +25,11 @@ struct Item {
 // Enumerates the items of a block, in the order that all blocks share. `slices` counts the slices of a part; `parts`
 // counts directions or layers.
 struct Items {
-  const int of_part, slices, groups, steps, skew, waves, blocks;
+  const int of_part;  // slices per part
+  const int slices, groups, steps, skew, waves, blocks;
   const bool keeps_rows;  // The block has one slice.
-  const int first_slice, first_group, apart;
+  const int first_slice, first_group;
+  const int apart;  // distance between the groups of the block
 
   __device__ __forceinline__ Items(int of_part, int parts, int groups, int steps, int skew)
       : of_part(of_part),

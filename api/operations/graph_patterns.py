@@ -211,7 +211,7 @@ def _fused(
         z, alpha2 = described(found.residual), _factor(found.factor, x)
         if alpha2 == 0:
             raise NoPatternError(
-                "zero times what is added is NaN where that is not a number: the fused operation does not read it"
+                "the added tensor has the factor 0: its NaN and infinities still make the graph's result NaN, but the fused operation does not read them"
             )
     if z != y:
         raise NoPatternError(f"what is added is described as {z}, the result as {y}")

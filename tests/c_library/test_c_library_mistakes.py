@@ -1,5 +1,5 @@
-"""Test that the suite notices each mistake that is injected into the C library's own border. Some of its cases run
-for each mistake.
+"""Test that the suite notices each mistake that is injected where the C library converts arguments and results. For
+each mistake some cases run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOTICED_BY = {
     "user data of the log callback not handed on": ("library.py", "callback_state or info_channel"),
     "messages cite another clause": ("tensor_descriptors.py", ""),
 }
-CRASHED = -11
+CRASHED = -11  # status of a process that SIGSEGV ended
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def nhwc(dims: tuple[int, ...] = DIMS) -> TensorSpec:
 
 
 def kept_bytes(x: TensorSpec, ops: int) -> int:
-    """Return the bytes of the reserve space: one for each element with z, at least a word."""
+    """Return the bytes of the reserve space: one for each element, but at least 4, if z is added; otherwise none."""
     return max(x.count, 4) if ops == ADDED else 0
 
 
@@ -133,7 +133,7 @@ def test_derived_descriptors_serve(cudnn: Any, chain: Callable[..., Trial], mode
 @in_modes
 @both_generations
 def test_sizes(cudnn: Any, caller: Caller, generation: Any, mode: Any) -> None:
-    """The reserve space has a byte for each element with z, at least a word. Unneeded descriptors may be NULL."""
+    """The reserve space has a byte for each element, but at least 4, if z is added. Unneeded descriptors may be NULL."""
     for ops, x, make in product((ALONE, ACTIVATED, ADDED), (nhwc(), nhwc((1, 3, 1, 1))), (forward, backward)):
         operation = make(x, ops, mode, generation=generation)
         asked = {

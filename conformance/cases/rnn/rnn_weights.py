@@ -130,7 +130,7 @@ def test_weight_space_refusals(
     assert dims(cudnn, matrix) is None and dims(cudnn, bias) is None
     call(3, size - 1, weight_id=6)
     call(3, size + 4, weight_id=7)
-    # In C each descriptor has an output for its address.
+    # The call of C has two more outputs, for the addresses of the matrix and the bias.
     for null in (0, 1, 4) if subject.is_python else (0, 1, 4, 6, 7):
         given = [handle, fresh, 0, size, space, 0, matrix, bias]
         given[null] = None
