@@ -26,7 +26,7 @@ from .verdicts import VERDICTS, PortedFile
 ALL_PORTED = 0  # exit status
 SOME_LEFT = 1  # exit status
 FAILED = 2  # exit status
-FILES_OF_ONE_PROCESS = 64  # minimum files per process, so that starting it pays
+FILES_OF_ONE_PROCESS = 64  # files; so few are ported sooner than other processes start
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 
-_NUMBER = re.compile(rb"([-+]?)\s*(0[xX][0-9a-fA-F']+|[0-9][0-9']*)[uUlLzZ]*")
+_NUMBER = re.compile(rb"([-+]?)\s*(0[xX][0-9a-fA-F][0-9a-fA-F']*|0[0-7']*|[1-9][0-9']*)[uUlLzZ]*")
 _INTEGERS = re.compile(
     r"(?:std )?(?:unsigned|signed|long|short|int|char|bool|float|double|s?size_t|u?int\d+(?:_fast|_least)?_t)(?:\s+\w+)*"
     r"|(?:std )?underlying_type(?:_t)?<[^<>]*>(?: type)?"

@@ -301,7 +301,7 @@ def test_a_reset_and_the_end_of_a_context_free_what_they_own(libraries, includes
         CHECK(cudaMemPoolCreate(&pool, &props)); CHECK(cudaDeviceSetMemPool(0, pool)); CHECK(cudaMallocAsync((void **)&kinds[3], 64, 0));
         CHECK(cudaHostRegister(mine, 64, 0)); CHECK(cudaStreamCreate(&stream)); CHECK(cudaEventCreate(&event)); CHECK(cudaEventRecord(event, stream));
         CHECK(cudaDeviceSetLimit(cudaLimitStackSize, usual + 1)); CHECK(cudaSetDeviceFlags(cudaDeviceScheduleYield));
-        EXPECT(cudaErrorInvalidValue, cudaMemset(mine - 1, 0, 64)); CHECK(cudaMemset(kinds[0], 7, 1 << 20));
+        EXPECT(cudaErrorInvalidValue, cudaMemset(mine - 1, 0, 64)); CHECK(cudaMemset(kinds[0], 7, 1 << 20)); EXPECT(cudaErrorInvalidValue, cudaMemset(kinds[0] + 8, 0, (size_t)-4));
         if (round) CHECK(cuDevicePrimaryCtxReset(0)); else CHECK(cudaDeviceReset());
         if (!round) CHECK(cudaGetLastError());
         cudaGetLastError(); for (int i = 0; i < 4; i++) kinds[i][0]++;

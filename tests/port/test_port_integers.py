@@ -267,7 +267,9 @@ def test_an_enumerator_that_a_macro_makes_a_number_is_left(source):
     assert any("stands for its number here" in note.message and note.line > 10 for note in file.left)
 
 
-@pytest.mark.parametrize("given", ["(int)n", "-n", "!n", "~0", "'a'", "0b1", "1.0", "sizeof n", "n = 1", "AS(int, n)"])
+@pytest.mark.parametrize(
+    "given", ["(int)n", "-n", "!n", "~0", "'a'", "0b1", "08", "1.0", "sizeof n", "n = 1", "AS(int, n)"]
+)
 def test_a_number_that_is_not_known_is_left(given):
     source = in_function(f"cudnnSetActivationDescriptor(a, {given}, CUDNN_PROPAGATE_NAN, 0)", "int n")
     assert any("is a number of cudnnActivationMode_t" in note.message for note in ported(source, "file.c").left)

@@ -129,7 +129,7 @@ static int is_stream(const void *stream) { return (uintptr_t)stream <= 2 || know
 /* Return whether the device can access this many bytes here; pinned and registered memory counts as its own. */
 static int in_device(address start, size_t size) {
   struct object found = around(start);
-  return size == 0 || (found.kind && start - (address)(uintptr_t)found.base + size <= found.size);
+  return size == 0 || (found.kind && size <= found.size - (start - (address)(uintptr_t)found.base));
 }
 
 /* Print once that a function is missing; name must be the same pointer in every call for one function. */

@@ -15,7 +15,7 @@ int cuMemcpyHtoDAsync_v2(address, const void *, size_t, void *), cuMemcpyDtoHAsy
 int cuMemcpyDtoDAsync_v2(address, address, size_t, void *), cuMemsetD2D8Async(address, size_t, unsigned char, size_t, size_t, void *);
 int cuStreamSynchronize(void *);
 
-/* A size of 0 gives NULL. */
+/* Store what the driver made: NULL after an error, and for a size of 0, for which the driver is not asked. */
 static int allocated(int status, const address *made, void **result) { *result = status ? 0 : (void *)*made; return noted(status); }
 int cudaMalloc(void **result, size_t size) {
   address made = 0;
@@ -108,7 +108,8 @@ int cudaMemPoolSetAccess(void *pool, const void *given, size_t count) { return n
 int cudaMemPoolGetAccess(int *flags, void *pool, const void *location) { return noted(cuMemPoolGetAccess(flags, pool, location)); }
 
 enum { DEFAULT_COPY = 4 };  /* This is cudaMemcpyDefault, the last of the kinds. */
-/* Return the kind of a whole copy by its first bytes: rows behind an allocation are not host memory. */
+/* Return the kind of a copy. cudaMemcpyDefault asks for the first bytes alone: rows that leave an allocation would look like host
+   memory, and have to be refused. */
 static int direction(const void *to, const void *from, int kind) {
   return kind == DEFAULT_COPY ? 2 * (kind_of(from) > 1) + (kind_of(to) > 1) : kind;
 }
@@ -148,7 +149,8 @@ static char *row_of(const struct side *side, size_t row, size_t plane) {
   return (char *)side->at.memory + ((side->z + plane) * side->at.height + side->y + row) * side->at.pitch + side->x;
 }
 static int fits(const struct side *side, struct extent e) {
-  return (e.height <= 1 || side->x + e.width <= side->at.pitch) && (e.depth <= 1 || side->y + e.height <= side->at.height);
+  return (e.height <= 1 || (side->x <= side->at.pitch && e.width <= side->at.pitch - side->x)) &&
+         (e.depth <= 1 || (side->y <= side->at.height && e.height <= side->at.height - side->y));
 }
 int cudaMemcpy3DAsync(const struct copy_3d *c, void *stream) {
   if (!c || !fits(&c->from, c->extent) || !fits(&c->to, c->extent)) return noted(INVALID_VALUE);
