@@ -19,7 +19,7 @@ VECTORS = 4  # vectors per thread in inference of large tensors
 THREADS = 256  # threads per block
 MORE_THREADS = 512  # threads per block that has many vectors or all of an SM's shared memory
 CLUSTERS = (1, 2, 4, 8)  # blocks per cluster
-BUSY_SHARE = 0.9  # share of SMs with a block from which clusters cost more than they gain
+BUSY_SHARE = 0.9  # share of SMs that have a block; from it on, clusters cost more than they gain
 MIN_VECTORS = 2  # vectors per thread
 LONG_VECTORS = 12  # vectors per thread from which blocks get MORE_THREADS
 RESERVED_BYTES = 2048  # shared memory reserved per block
@@ -83,7 +83,7 @@ class BatchNchwSolver(BatchVectorsSolver):
         )
 
     def _bytes_of_vectors(self, problem: BatchProblem) -> int:
-        """Return the bytes that one vector of each tensor that a block keeps takes together."""
+        """Return the bytes of one vector of all tensors that a block keeps: of x, for gradients also of dy."""
         return VECTOR_BYTES * (2 if problem.is_gradient else 1)
 
     def _one_channel(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:

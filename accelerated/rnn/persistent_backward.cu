@@ -239,7 +239,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       if (CELL == GRU && t > 0) sum += inputs.carried[i];
       if (a.dhx && t > 0 && length > 0 && behind == last) a.dhx[given] = store<ELEMENT>(sum);
       if (t == s.steps) continue;
-      if (step == first && cells.layer == 0) sum = COMPUTE(0);  // The same holds without a layer above.
+      if (step == first && cells.layer == 0) sum = COMPUTE(0);  // Here, too, no step follows the last one.
       const COMPUTE final = a.dhy && (step == first || length == 0) ? load<COMPUTE>(a.dhy[given]) : COMPUTE(0);
       const bool exists = step < length;
       CellGradient gradient{};

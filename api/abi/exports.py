@@ -44,14 +44,14 @@ static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there
 #define Py_IsFinalizing _Py_IsFinalizing
 #endif
 
-/* Whether the interpreter goes down, or had loaded the entries and has ended: C may call on while it is torn down itself. The first
-   call of a process can come this late, where nothing can be loaded. What Python calls from atexit comes before, and is answered. */
+/* Returns whether the interpreter is ending, or has ended after it had loaded the entries. A C program may still call while it
+   exits. Even its first call may come this late, when nothing can be loaded. Calls from Python's atexit come earlier, and are answered. */
 static int dualdnn_ended(void)
 {
     return dualdnn_state != 2 && (Py_IsFinalizing() || (dualdnn_state == 1 && !Py_IsInitialized()));
 }
 
-/* Another Python in this process would be mixed with ours, and hang. Extension modules such as NumPy's look for Python's functions
+/* A process with another version of Python would hang, because both would share symbols. Extension modules such as NumPy's look for Python's functions
    among the global symbols; a program that opened this library with RTLD_LOCAL has them elsewhere. */
 __attribute__((constructor)) static void dualdnn_loaded(void)
 {
@@ -64,8 +64,8 @@ __attribute__((constructor)) static void dualdnn_loaded(void)
         dlopen(ours.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-/* Before the first call: an interpreter that knows where its own modules, dualdnn and cffi were when this was built. cffi would
-   start one too, but looks for its own module before it runs any code of ours, and ends the process where it cannot. */
+/* Starts the interpreter before the first call, with the folders of Python's modules, dualdnn and cffi at build time. cffi would
+   start one too, but it looks for its own module before it runs our code, and ends the process if it cannot find it. */
 static void dualdnn_start(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,7 +75,7 @@ static void dualdnn_start(void)
         PyStatus status;
         PyConfig_InitPythonConfig(&config);
         config.install_signal_handlers = 0;
-        config.site_import = 0; /* an environment does not see the packages of the Python below it; DUALDNN_PATHS has its own */
+        config.site_import = 0; /* DUALDNN_PATHS has the packages of the virtual environment; those of its base Python are not used */
         if (!getenv("PYTHONHOME")) PyConfig_SetBytesString(&config, &config.home, DUALDNN_HOME);
         status = Py_InitializeFromConfig(&config);
         PyConfig_Clear(&config);

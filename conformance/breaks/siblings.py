@@ -1,4 +1,4 @@
-"""Tell the clauses of a parametrised case that only its siblings show, by the words of its parameters and of the clause."""
+"""Find the clauses that a parametrised case does not show, because they name parameters of the other cases of its test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def of_siblings(item: Any, clauses: Iterable[str]) -> set[str]:
     """
     own = by_kind(_words(tuple(item.callspec.params.values()))) if hasattr(item, "callspec") else {}
     every = by_kind(_words([mark.args[1] for mark in item.iter_markers("parametrize")])) if own else {}
-    if "rank" in every:  # A parameter of images does not say so.
+    if "rank" in every:  # Parameters for images do not name their rank.
         own["rank"] = own.get("rank", IMAGES)
         every["rank"] |= IMAGES
     return {clause for clause in clauses if clause in documented() and _speaks_of_others(clause, own, every)}
@@ -68,7 +68,7 @@ def _words(value: Any) -> set[str]:
 
 
 def _named(word: str) -> set[str]:
-    """Return the enumerators that a word stands for: whole names of algorithms before ends of longer ones."""
+    """Return the enumerators that end with a word, or only the algorithms whose whole name it is, if there are any."""
     found = _ends().get(word, set())
     return found & {f"{begin}{word}" for begin in ALGORITHMS.values()} or found
 

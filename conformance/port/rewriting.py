@@ -166,7 +166,7 @@ class CFile:
                 )
 
     def as_number(self, at: int, text: str, kind: str, typed: uses.Typed) -> None:
-        """Note an enumerator whose number is taken.
+        """Note an enumerator that is used as a number.
 
         Success is 0 in both libraries. Other numbers of a status go to logs and exit statuses.
         """
@@ -300,7 +300,7 @@ class CFile:
             self.note(node, "unknown", f"{text} is not in cuDNN 8.0.3: a later version's name, or one of this program")
 
     def called_outside(self, node: Any) -> frozenset[str]:
-        """Return the name if it is the name of a call, which has a verdict of its own."""
+        """Return a set with the name if a call names it, which gets a verdict of its own; else an empty set."""
         call = node.parent
         while call is not None and call.type in ("qualified_identifier", "template_function"):
             call = call.parent

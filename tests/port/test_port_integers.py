@@ -306,7 +306,7 @@ ZEROS_OF_CPP = [
     ("cudnnDataType_t f() { return {}; }", "return {};"), ("void g(cudnnDataType_t t); void f() { g({}); }", "{}"), ("namespace m { cudnnDataType_t t; }", "t"),
     ("extern kind_t x; static decltype(x) t;", "t"), ("void f(cudnnDataType_t t = {});", "cudnnDataType_t t = {}"), ("struct D { cudnnDataType_t m{}; };", "m"), ("struct D { cudnnDataType_t t; D() {} };", "t"), ('extern "C" { cudnnDataType_t t; }', "t"),
 ]  # fmt: skip
-# These begin as nothing, as another place does, or as an enumerator with the same number.
+# These have no initial value, or another place has their note, or 0 is the same enumerator in both libraries.
 NO_ZEROS = [
     "extern cudnnDataType_t t;", "static cudnnDataType_t *p;", "static cudnnPoolingMode_t m;", "void f(void) { cudnnDataType_t t; struct S s; }", "cudnnDataType_t f(void);",
     "static cudnnStatus_t s;", "struct P { cudnnPoolingMode_t m; cudnnDataType_t *at; };", "cudnnDataType_t all[2][2] = {2, 2, 2, 2};", "#define F() do { cudnnDataType_t t; take(t); } while (0)\n",
@@ -325,7 +325,7 @@ NO_ZEROS_OF_CPP = [
     ],
 )
 def test_a_place_that_may_begin_as_0_is_left_to_a_person(path, source, where):
-    """No list of ways to make zeros is complete, so the place is what is noted."""
+    """A program can make zeros in many ways, so the note is at the declaration of what may begin as 0."""
     left = ported(ZEROS_PRELUDE + source, path).left
     assert left and all(note.message.startswith(f"{where} is CUDNN_") for note in left)
 

@@ -56,7 +56,7 @@ LENGTHS = (3, 2, 1)
 
 @pytest.fixture
 def judged(cudnn: Any, handle: Any, evidence: Evidence) -> Any:
-    """Make the calls one after the other on shared memory, and judge each."""
+    """Return a function that makes calls one after the other on shared memory, and judges each."""
 
     def run(extended: Any, *operations: Any, seed: int = 0, inputs: str = "normal") -> None:
         steps = [Step(operation, inputs=inputs) for operation in operations]
@@ -115,7 +115,7 @@ def test_states_that_are_null(judged: Any, extended: bool) -> None:
 @shows(f"{EX[0]}/c24", f"{EX[1]}/c25", f"{EX[0]}/c12", f"{EX[1]}/c13", f"{EX[2]}/c15", "cudnnSetRNNProjectionLayers/c04",
        "cudnnRNNSetClip/c04", "cudnnRNNSetClip/c06", "cudnnRNNSetClip/c07", "cudnnSetRNNDescriptor_v6/c09")  # fmt: skip
 def test_projection_clipping_and_types(judged: Any) -> None:
-    """The other setters act on a network in calls that describe each step."""
+    """Projection, clipping and types from the older setters apply in the calls that describe each step."""
     for extended in (False, True):
         judged(extended, forward(plain(projected=3, layers=2), PACKED, LENGTHS, training=False))
         clip = RNNClipSpec(rnn.MINMAX, rnn.PROPAGATE, -0.3, 0.2)

@@ -63,7 +63,7 @@ BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 25, 26, 27, 28, 29, 30, 32, 33, 3
 @shows(*BOTH)
 @pytest.mark.parametrize("name", FINDS)
 def test_searches(cudnn: Any, handle: Any, name: Any) -> None:
-    """Each algorithm succeeds once, in order of time. Callers may request fewer results or tries, and set a result."""
+    """Each algorithm succeeds once, in order of time. Callers may request fewer results or tries, and select a result."""
     search = Search(cudnn, handle, name, plain(cell=rnn.GRU, layers=1))
     found = search(findIntensity=1.0, requestedAlgoCount=10)
     most = [getattr(cudnn, limit)(handle, search.given["rnnDesc"]) for limit in LIMITS[name]]
@@ -77,7 +77,7 @@ def test_searches(cudnn: Any, handle: Any, name: Any) -> None:
     for part, whole in ((0.25, 1.0), (-0.25, -1.0), (-0.5, -3.0)):
         fewer, more = (len(search(findIntensity=share, requestedAlgoCount=10)) for share in (part, whole))
         assert 1 <= fewer < more
-        assert more == len(found) if whole > 0 else more < len(found)  # The other space is a reduced one.
+        assert more == len(found) if whole > 0 else more < len(found)  # A negative share searches fewer algorithms.
     search.caller(search.operation, search.memory)
     descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
     cudnn.cudnnSetAlgorithmDescriptor(descriptor, found[0][0])
