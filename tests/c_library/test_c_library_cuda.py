@@ -156,7 +156,7 @@ def test_managed_and_registered_memory(libraries, includes, tmp_path):
       CHECK(cudaStreamAttachMemAsync(0, managed, 0, cudaMemAttachSingle));
       EXPECT(cudaErrorInvalidValue, cudaHostGetDevicePointer((void **)&device, mine, 0));
       CHECK(cudaHostRegister(mine, 64, cudaHostRegisterMapped));
-      EXPECT(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(mine + 8, 8, 0));
+      EXPECT(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(mine + 8, 8, 0)); EXPECT(cudaErrorInvalidValue, cudaHostRegister(&mine, (size_t)-1, 0));
       CHECK(cudaHostGetFlags(&flags, mine)); TRUE(flags == cudaHostRegisterMapped);
       CHECK(cudaHostGetDevicePointer((void **)&device, mine + 1, 0)); TRUE(device == mine + 1);
       CHECK(cudaMemcpy(device, managed, 8, cudaMemcpyDeviceToDevice)); TRUE(mine[1] == 7);

@@ -30,7 +30,7 @@ int cuMemHostAlloc(void **result, size_t size, unsigned flags) {
 int cuMemAllocHost_v2(void **result, size_t size) { return cuMemHostAlloc(result, size, 0); }
 int cuMemFreeHost(void *freed) { return removed(HOST_MEMORY, freed) ? SUCCESS : INVALID_VALUE; }
 int cuMemHostRegister_v2(void *start, size_t size, unsigned flags) {
-  if (!start || !size || flags > 15) return INVALID_VALUE;
+  if (!start || !size || size > UINTPTR_MAX - (uintptr_t)start || flags > 15) return INVALID_VALUE;
   if (overlapping(start, size).kind) return ALREADY_REGISTERED;
   return add(REGISTERED_MEMORY, size, start, flags) ? SUCCESS : OUT_OF_MEMORY;
 }
