@@ -211,11 +211,13 @@ class Declared(Expressions):
         """Return the types of the parameters of a function that is named by an expression."""
         while value.type in ("pointer_expression", "parenthesized_expression") and code(value):
             value = code(value)[0]
-        text = value.text.decode("utf-8", "replace")
-        if text in functions():
-            names = [parameter.name for parameter in functions()[text].parameters]
-            return [kind or "" for kind in parameter_kinds(text, names)]
-        return self.functions.get(value.text, ("", []))[1]
+        return self.documented(value.text) or self.functions.get(value.text, ("", []))[1]
+
+    def documented(self, name: bytes) -> list[str]:
+        """Return the enumeration types of the parameters of a documented function, empty for other types and names."""
+        text = name.decode("utf-8", "replace")
+        names = [parameter.name for parameter in functions()[text].parameters] if text in functions() else []
+        return [kind or "" for kind in parameter_kinds(text, names)] if names else []
 
     def taken_at(self, name: bytes, at: int) -> list[str]:
         """Return the types of the parameters of what a name calls at a place, empty where this file does not tell."""

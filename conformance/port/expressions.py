@@ -23,7 +23,12 @@ RECORDS = frozenset({"struct_specifier", "class_specifier", "union_specifier"})
 KIND_OF_NAME = {member.name: kind for kind, members in ENUMERATIONS.items() for member in members}
 _TYPEOF = (b"typeof", b"__typeof__", b"__typeof")
 _MEASURED = re.compile(r"(?:std )?(?:(?:remove_\w+|decay)_t<)?(?:decltype|(?:__)?typeof(?:__)?)\b.*", re.DOTALL)
-_CALLEES = {"qualified_identifier": "name", "field_expression": "field", "pointer_expression": "argument"}
+_CALLEES = {
+    "qualified_identifier": "name",
+    "field_expression": "field",
+    "pointer_expression": "argument",
+    "subscript_expression": "argument",
+}
 _POINTS = frozenset(
     {"pointer_declarator", "array_declarator", "abstract_pointer_declarator", "abstract_array_declarator"}
 )

@@ -117,6 +117,9 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
             yield from _compared(declared, *given)
         elif callee is not None:
             yield from _parameters(declared, callee, given, node.start_byte)
+            # (f)(x) and (&f)(x) are no calls to rewriting.py, which ports f as a name.
+            kinds = declared.documented(callee)
+            yield from (Typed(argument, kind) for argument, kind in zip(given, kinds, strict=False) if kind)
         else:
             yield from _template_call(declared, node, given)
         return

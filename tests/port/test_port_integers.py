@@ -55,6 +55,18 @@ IN_C = [
     ("*p = 2", "*p = miopenHalf"),
     ("*p++ = 2", "*p++ = miopenHalf"),
     ("*(n ? p : all) = 2", "*(n ? p : all) = miopenHalf"),
+    (
+        "(cudnnSetActivationDescriptor)(0, 1, 0, 0.0)",
+        f"({HELPER})(0, miopenActivationRELU, DUALDNN_PORT_NOT_PROPAGATE_NAN, 0.0)",
+    ),
+    (
+        "(&cudnnSetActivationDescriptor)(0, 1, 0, 0.0)",
+        f"(&{HELPER})(0, miopenActivationRELU, DUALDNN_PORT_NOT_PROPAGATE_NAN, 0.0)",
+    ),
+    (
+        "typedef void (*taker)(cudnnDataType_t); taker takers[2]; takers[0](2)",
+        "typedef void (*taker)(miopenDataType_t); taker takers[2]; takers[0](miopenHalf)",
+    ),
     ("*(p ?: all) = 2", "*(p ?: all) = miopenHalf"),
     ("*(p = all) = 2", "*(p = all) = miopenHalf"),
     ("all[1] = 2", "all[1] = miopenHalf"),
