@@ -39,11 +39,11 @@ class Tile(NamedTuple):
     stages: int
 
 
-# The keys are the elements of a vector, padded with zeros.
+# These map the elements of a vector, padded with zeros, to its tile.
 TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2), 192: Tile(64, 2, 3), 256: Tile(64, 2, 2)}
 # A float is split in two.
 FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2), 192: Tile(64, 2, 1), 256: Tile(64, 1, 1)}
-APART_SIZE = 128  # elements of a vector, at most, whose results pass through rows of their own
+APART_SIZE = 128  # elements of a vector; up to it, results have shared memory of their own
 # Three warpgroups are too many where they add more than MAX_ROWS, or windows cut tiles of up to SHORT_WINDOWS queries.
 TWO_WARPGROUPS = Tile(128, 2, 3)  # tile for vectors of up to 64 elements
 MAX_ROWS = 1.2  # ratio of the rows of all tiles to the queries

@@ -1,5 +1,7 @@
-"""Build ``libcudnn.so.8``, or another face, and ``include/cudnn.h``: this takes seconds, once per version of Python and
-of this project."""
+"""Build ``libcudnn.so.8``, or the library of another release (faces.py), and ``include/cudnn.h``.
+
+This takes seconds, once per version of Python and of this project.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class BuildError(ValueError):
 def build(out: Path, release: int = 8) -> Path:
     """Write the library, its headers and its other names below ``out``, and return the library's path.
 
-    release: 8 or 9, the face of the library. An existing library with the same source is not compiled again.
+    release: 8 or 9, whose names and status codes the library has. An existing library with the same source is not compiled again.
     """
     chosen = face(release)
     text, told = exports.source(_paths(), json.dumps(sys.base_prefix), chosen), exports.DEFINITIONS

@@ -1,4 +1,4 @@
-"""Tests records of launches: addresses that are alike in their low bits and equalities share one."""
+"""Test records of launches: calls share one if their addresses have the same low bits and the same ones are equal."""
 
 import random
 from types import SimpleNamespace

@@ -1,7 +1,7 @@
 """Run the suite's cases on an imagined H100, with the modules of its wheel and no compiler (a pytest plugin).
 
 Calls are planned and recorded, with their workspaces. Kernels do nothing, so that nobody judges the results:
-cases that compare some themselves fail. The file that IMAGINED_REPORT names gets a line for each case with a
+cases that compare results themselves fail. The file that IMAGINED_REPORT names gets a line for each case with a
 call that could not be served. Its last line has the number of plans.
 """
 
@@ -91,7 +91,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     outcome = yield
     error = outcome.excinfo and outcome.excinfo[1]
     while error:
-        if isinstance(error, NotBuilt) or "has its kernels" in str(error):  # A level then refuses the call.
+        if isinstance(error, NotBuilt) or "has its kernels" in str(error):  # A level of reproducibility then refuses the call.
             noted(f"{item.nodeid}: {error}")
         error = error.__cause__ or error.__context__
 
