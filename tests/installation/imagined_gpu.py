@@ -91,7 +91,9 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     outcome = yield
     error = outcome.excinfo and outcome.excinfo[1]
     while error:
-        if isinstance(error, NotBuilt) or "has its kernels" in str(error):  # A level of reproducibility then refuses the call.
+        if isinstance(error, NotBuilt) or "has its kernels" in str(
+            error
+        ):  # A level of reproducibility then refuses the call.
             noted(f"{item.nodeid}: {error}")
         error = error.__cause__ or error.__context__
 

@@ -19,11 +19,11 @@ SOURCE = "convolution/data_gradient/direct.cu"
 TINY = 2**19  # products of a gradient by ALGO_1, which other solvers might serve later
 # These instructions of a thread agree with the times of 20 of 22 drawn gradients on an H200 within a factor of 1.75.
 ELEMENT_INSTRUCTIONS = 74  # per element
-TAP_INSTRUCTIONS = 15  # per tap that it tests
-MET_INSTRUCTIONS = 9  # per tap that it meets
+TAP_INSTRUCTIONS = 15  # per tap, for testing whether it adds to an element
+MET_INSTRUCTIONS = 9  # per tap that adds to an element
 PRODUCT_INSTRUCTIONS = 24  # per product
-UNROLLED = 4  # terms of a lane in flight together
-BATCH_SECONDS = 4.8e-7  # between such terms and the next
+UNROLLED = 4  # terms that a lane loads together
+BATCH_SECONDS = 4.8e-7  # from one such group of terms to the next
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
 
@@ -31,7 +31,7 @@ Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod
 class DataGradientDirect(Solver[DataGradientProblem]):
     """Serve with lanes of a warp that share the output channels of an element of dx.
 
-    It serves every algorithm where tensors are larger than the forward kernels count to, and a few products of ALGO_1.
+    It serves every algorithm for tensors that are too large for the forward kernels, and small gradients by ALGO_1.
     """
 
     name = "convolution.data_gradient_direct"
@@ -65,7 +65,7 @@ class DataGradientDirect(Solver[DataGradientProblem]):
         strides = zip(taps, spatial(c.stride, 1), spatial(c.dilation, 1), strict=True)
         deep, down, right = (-(-tap * gcd(stride, dilation) // stride) for tap, stride, dilation in strides)
         tested = taps[0] + deep * (taps[1] + down * taps[2])
-        # Threads of a warp with neighbouring columns of dx meet all taps of a row one after the other.
+        # Threads of a warp have neighbouring columns of dx, so that together they use all taps of a row.
         met = deep * down * (right if channels_last(o.dx) or lanes == MAX_LANES else taps[2])
         filters = -(-o.w.dims[0] // c.group_count // lanes)
         of_met = MET_INSTRUCTIONS + PRODUCT_INSTRUCTIONS * filters
