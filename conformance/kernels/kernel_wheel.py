@@ -73,7 +73,7 @@ BUILT = "dualdnn build"  # name of the part that is not a sweep; each part is li
 WITH_LEVELS = {BUILT, "recurrent_networks"}
 # These folders have a generic kernel that gives the same bits as their kernels for certain shapes.
 SAME_BITS = ("dropout/", "pooling/")
-# These modules multiply with networks, GPUs and batches, so only the first GPU of a target is planned.
+# These have a module for each network, GPU and batch, so only the first GPU of a target is planned.
 FIRST_ALONE = {"recurrent_networks"}
 
 

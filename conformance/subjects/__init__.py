@@ -140,7 +140,7 @@ class ForeignSubject:
         # A library that knows the clauses on invalid pointers is asked about them; sizes come from the driver.
         self.survives_stray_pointers = self.library.library.takes_stray_pointers = self.cites_clauses
         self.knows_sizes = self.cites_clauses and self.has_gpu
-        # The NULL_CRASHES of NVIDIA's library are known.
+        # NVIDIA's library need not be asked, because its NULL_CRASHES are known.
         self.library.library.asks_null = not is_vendor_library(self.library.path)
 
     def _cites_clauses(self) -> bool:

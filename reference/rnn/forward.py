@@ -102,8 +102,9 @@ class Network:
 
         values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
 
-        masks: masks of dropout; empty where nothing is dropped. tracked: which errors are carried along. left_out: the
-        zero initial states (h, c) whose products are left out: at the first step of each sequence, or of the call (1).
+        masks: masks of dropout; empty where nothing is dropped. tracked: which errors are carried along. left_out: letters
+        of the zero initial states (h, c) whose products are left out at the first step of each sequence. With "1" they
+        are left out at the first step of the call alone.
         """
         exact = arithmetic(spec, tracked)
         inputs = Bounded(values, None, exact)

@@ -23,7 +23,7 @@ TAP_INSTRUCTIONS = 15  # per tap, for testing whether it adds to an element
 MET_INSTRUCTIONS = 9  # per tap that adds to an element
 PRODUCT_INSTRUCTIONS = 24  # per product
 UNROLLED = 4  # terms that a lane loads together
-BATCH_SECONDS = 4.8e-7  # from one such group of terms to the next
+BATCH_SECONDS = 4.8e-7  # seconds between one such group of terms and the next
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
 
