@@ -22,7 +22,7 @@ from ..primitives.geometry import VECTOR_BYTES, Grid, geometry
 from ..reproducible import Order, order_of_batch
 from ..solver import Problem, Solver
 
-MIN_LANES = 16  # threads along statistics, lower bound: they read a sector of 32 bytes
+MIN_LANES = 16  # threads along statistics; fewer would not read whole sectors of 32 bytes
 WARP = 32  # threads
 MAX_LANES = WARP  # threads along statistics
 CLUSTER = 8  # blocks per cluster
@@ -193,7 +193,7 @@ class BatchProblem(Problem):
             blocks = CLUSTER if has_clusters(self.device) else 1
             while lanes > MIN_LANES and -(-statistics // lanes) * blocks < self.device.multiprocessors:
                 lanes //= 2
-        # A block has full warps, so that its kept elements fill a multiple of 16 bytes before other numbers.
+        # A block has full warps. The elements that it keeps then end at a multiple of 16 bytes, where other numbers begin.
         rows = min(threads // lanes, max(power_of_two(positions), WARP // lanes))
         return Division(lanes, rows, statistics, positions)
 

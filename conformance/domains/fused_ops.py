@@ -83,7 +83,7 @@ def per_channel(source: Source, data_type: Any, channels: int, rank: int) -> Ten
 
 
 def some(source: Source, **operands: TensorSpec | None) -> dict[str, TensorSpec | None]:
-    """Return these operands, each of them or None."""
+    """Return these operands by name; in a quarter of the draws an operand is None instead."""
     return {name: spec if source.chance(75) else None for name, spec in operands.items()}
 
 

@@ -6,10 +6,10 @@ namespace emulated::races {
 
 // Agents perform accesses. They are barrier objects (for TMA), warps (for asynchronous products) and threads.
 constexpr unsigned maximum_objects = 512;                                     // barriers
-constexpr unsigned first_warp = maximum_objects;                              // index of an agent
-constexpr unsigned first_thread = first_warp + maximum_threads / warp_lanes;  // index of an agent
-constexpr unsigned agents = first_thread + maximum_threads;
-constexpr unsigned cell_bytes = 4;  // bytes of memory per cell
+constexpr unsigned first_warp = maximum_objects;                              // index of the first agent that is a warp
+constexpr unsigned first_thread = first_warp + maximum_threads / warp_lanes;  // index of the first thread
+constexpr unsigned agents = first_thread + maximum_threads;                   // number of agents
+constexpr unsigned cell_bytes = 4;                                            // bytes of memory per cell
 
 enum class Kind : unsigned char { read, write, atomic };
 struct Access {

@@ -198,11 +198,9 @@ def test_what_find_returned_decides(handle: Any, denied: Any) -> None:
     denied(BAD_PARM, "miopenConvolutionForward/c04", convolve, fastest, 1.0, 0.0, None, size + 1, unchanged=memory["y"])
 
 
-# Each direction has (name in MIOpen, shapes of (first, second, result) in MIOpen's order, GetWorkSpaceSize's order of
-# the first two).
 SHAPES = {"x": (2, 3, 6, 5), "w": (4, 3, 3, 2), "y": (2, 4, 6, 2)}
-
-
+# Each direction has its table, its name in MIOpen, the letters of the first and second operand and the result in
+# MIOpen's order, and the order in which GetWorkSpaceSize takes the first two.
 DIRECTIONS = {
     "Forward": (FORWARD, "Forward", "xwy", (1, 0)),
     "BackwardData": (BACKWARD_DATA, "BackwardData", "ywx", (0, 1)),
