@@ -193,7 +193,7 @@ class BatchProblem(Problem):
             blocks = CLUSTER if has_clusters(self.device) else 1
             while lanes > MIN_LANES and -(-statistics // lanes) * blocks < self.device.multiprocessors:
                 lanes //= 2
-        # A block has full warps. The elements that it keeps then end at a multiple of 16 bytes, where other numbers begin.
+        # A block has full warps. The elements that it keeps then end at a multiple of 16 bytes, where others begin.
         rows = min(threads // lanes, max(power_of_two(positions), WARP // lanes))
         return Division(lanes, rows, statistics, positions)
 
