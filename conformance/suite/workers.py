@@ -250,6 +250,8 @@ class Watched:
         """
         if any(map(foreign_path, self.subjects)):
             _hear_interrupts()
+            with suppress(PermissionError):  # The process leads a session already.
+                os.setpgid(0, 0)  # A library that kills its process group kills this worker alone.
         for name in filter(foreign_path, self.subjects):
             self._begin([], self.seconds)
             opened(name)
