@@ -119,12 +119,27 @@ def _lengths(data: SeqDataSpec) -> TensorSpec:
     return TensorSpec(INT32, (data.dims[1] * data.dims[2],), (1,))
 
 
+def place_of(data: SeqDataSpec, index: Index) -> tuple[Place, int]:
+    """Return the place and the element that the axes give an element (7.2.53); the strides say where it is."""
+    before, found = sum(i * stride for i, stride in zip(index, data.tensor.strides, strict=True)), [0] * len(data.dims)
+    for axis in reversed(data.axes):
+        before, found[axis] = divmod(before, data.dims[axis])
+    return (found[0], found[1], found[2]), found[3]
+
+
 def vectors(read: Elements, operand: str, data: SeqDataSpec) -> dict[Place, Vector]:
-    """Return the vectors of an operand by their places."""
-    values = iter(read.whole(operand, data.tensor))
+    """Return the vectors of an operand by their places; ``axes`` lists the axes from the outermost (7.2.53)."""
+    values = read.whole(operand, TensorSpec.packed(data.data_type, (1, data.tensor.elements)))
     steps, batches, beams, size = data.dims
+
+    def element(*index: int) -> float:
+        before = 0
+        for axis in data.axes:
+            before = before * data.dims[axis] + index[axis]
+        return values[before]
+
     return {
-        (step, batch, beam): leaves(next(values) for _ in range(size))
+        (step, batch, beam): leaves(element(step, batch, beam, i) for i in range(size))
         for step in range(steps)
         for batch in range(batches)
         for beam in range(beams)
@@ -134,12 +149,15 @@ def vectors(read: Elements, operand: str, data: SeqDataSpec) -> dict[Place, Vect
 def forward(o: MultiHeadAttnForward | MultiHeadAttnStep, _output: str, index: Index, read: Elements) -> Found:
     """Return an element of out, to which residuals are added (c26, c27). Other time-steps than currIdx keep theirs."""
     run: Attended = read.once("run", lambda: Attended(o, o, ("devSeqLengthsQO", "devSeqLengthsKV"), read))
-    place = index[0], index[1], index[2]
+    place, i = place_of(o.out, index)
     if isinstance(o, MultiHeadAttnStep) and place[0] != o.curr_idx:
         return Found(read("out", index))
     if place not in run.outputs:
         raise Untold("what padding has is not defined")
-    return Found(run.outputs[place][index[3]].value + (read("residuals", index) if o.residuals is not None else 0.0))
+    added, residuals = 0.0, o.residuals
+    if residuals is not None:
+        added = read.once("residuals", lambda: vectors(read, "residuals", residuals))[place][i].value
+    return Found(run.outputs[place][i].value + added)
 
 
 def _derived(o: Any, read: Elements) -> Attended:
@@ -162,7 +180,8 @@ def backward_data(o: MultiHeadAttnBackwardData, output: str, index: Index, read:
     """Return the derivative of sum(out dout) by an element of the queries, keys or values (8.2.15)."""
     run: Attended = read.once("run", lambda: _derived(o, read))
     given = {"dqueries": run.queries, "dkeys": run.keys, "dvalues": run.values}[output]
-    return Found(given[index[0], index[1], index[2]][index[3]].gradient)
+    place, i = place_of(getattr(o, output), index)
+    return Found(given[place][i].gradient)
 
 
 def backward_weights(o: MultiHeadAttnBackwardWeights, _output: str, index: Index, read: Elements) -> Found:

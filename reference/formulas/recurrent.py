@@ -11,7 +11,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward
 from dualdnn.api.operations.dropout import STATES
-from dualdnn.api.operations.rnn.data import PACKED, RNNDataSpec
+from dualdnn.api.operations.rnn.data import BATCH_MAJOR, PACKED, RNNDataSpec
 from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH, RNNSpec, Weights
 from dualdnn.api.operations.specs import TensorSpec
 
@@ -20,18 +20,24 @@ from .elements import Elements, Found, Index
 from .pointwise import random_number
 
 
-def place_of(spec: RNNDataSpec, step: int, sequence: int) -> tuple[int, int]:
-    """Return the leading indices of a vector in its container (7.1.2.4, docs/errata.md, D304)."""
-    if spec.layout != PACKED:
-        return step, sequence
-    return 0, sum(length > before for before in range(step) for length in spec.lengths) + sequence
+def place_of(spec: RNNDataSpec, step: int, sequence: int) -> int:
+    """Return how many vectors are before a vector in memory (7.1.2.4, docs/errata.md, D304)."""
+    if spec.layout == PACKED:
+        return sum(length > before for before in range(step) for length in spec.lengths) + sequence
+    return sequence * spec.max_length + step if spec.layout == BATCH_MAJOR else step * spec.batch + sequence
+
+
+def vectors_of(spec: RNNDataSpec) -> TensorSpec:
+    """Return the memory of a container as a list of elements. Only ``place_of`` says where they are."""
+    return TensorSpec.packed(spec.data_type, (1, spec.tensor.elements))
 
 
 def vector_at(spec: RNNDataSpec, index: Index) -> tuple[int, int] | None:
     """Return the (step, sequence) of a place in a container, or None in its padding."""
+    place = sum(at * stride for at, stride in zip(index[:2], spec.tensor.strides, strict=False)) // spec.vector
     for sequence, length in enumerate(spec.lengths):
         for step in range(length):
-            if place_of(spec, step, sequence) == index[:2]:
+            if place_of(spec, step, sequence) == place:
                 return step, sequence
     return None
 
@@ -58,11 +64,10 @@ class Run:
         if "states" in read.memory:
             low, high, calls, more = (int(word) % 2**32 for word in read.whole("states", STATES))
             self.draws = low + (high << 32), calls + (more << 32)
-        values = read.whole("x", data.tensor)
+        values = read.whole("x", vectors_of(data))
         for sequence, length in enumerate(data.lengths):
             for step in range(length):
-                first, second = place_of(data, step, sequence)
-                start = (first * data.tensor.dims[1] + second) * data.vector
+                start = place_of(data, step, sequence) * data.vector
                 self.x[sequence, step] = leaves(values[start : start + data.vector])
             self._sequence(sequence, length)
 
@@ -199,10 +204,9 @@ def _derived(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, weights: TensorSp
     """Return the run whose results have the gradients dy, dhy and dcy. Those that are not given are zeros."""
     run = Run(network, x, weights, read)
     results: list[tuple[Number, float]] = []
-    dy = read.whole("dy", y.tensor)
+    dy = read.whole("dy", vectors_of(y))
     for (sequence, step), vector in run.outputs.items():
-        first, second = place_of(y, step, sequence)
-        start = (first * y.tensor.dims[1] + second) * y.vector
+        start = place_of(y, step, sequence) * y.vector
         results += zip(vector, dy[start : start + y.vector], strict=True)
     for name, states in (("dhy", run.hidden), ("dcy", run.cell)):
         if name in read.memory:
