@@ -93,6 +93,7 @@ MEANS = re.compile(
 ZEROS = re.compile(r"NULL.*\bzeros?\b")
 PLACE = "CUDNN_FUSED_"  # beginning of names that say where a sentence holds
 RELEASES = re.compile(r"(Destroys|Frees|Releases)\b|\bis freed by\b")
+RELEASED = re.compile(r"\b(deleted|destroyed|released) by\b")
 
 
 @cache
@@ -227,6 +228,8 @@ def is_silent(clause: Any, broken: Any) -> bool:
     if how == "refused" and (
         clause.kind == "note" or (demands and not allows(clause) and not is_row(clause) and clause.kind != "ordering")
     ):
+        return True
+    if how == "refused" and "Destroy" in broken.function and RELEASED.search(text):
         return True
     if how == "refused":  # A call that does nothing would release nothing.
         whole = all(name == clause.function or name.startswith(PLACE) for name in broken.only)

@@ -34,6 +34,7 @@ HELD = re.compile(r"^(\w+) holds exactly the data given to \w+\(\), and is NULL 
 WHEN = re.compile(r"^(\w+)\b.* is used only when an activation")
 OF_WEIGHTS = re.compile(r"^(\w+Desc) is an already initiali[sz]ed filter descriptor .*\b(?:at|by) (w|dw)\.$")
 STEPS = re.compile(r"^(\w+Desc) is an array (?:of|with) .*fully packed")
+PER_STEP = re.compile(r"^(\w+Desc) has one tensor descriptor per ")
 STRIDES = re.compile(r"^Strides of each (\w+)\b.* \{\w+, 1, 1\}")
 # Such a refusal is of one stride alone: it shows the strides and the dimensions.
 EACH_STRIDE = (
@@ -54,9 +55,11 @@ BYTES = re.compile(r"\bbytes?\b")
 HOLDS = re.compile(r"(CUDNN_ATTR_\w+) (?:has attribute type|holds the descriptor)\b")
 CANNOT_HOLD = {
     "other type": "the elements of",
-    "other number": r"has \d+ to \d+ elements",
+    "too few": r"has \d+ to \d+ elements,\s(?:0|-\d+) are",
+    "too many": r"has \d+ to \d+ elements,\s[1-9]\d* are",
     "other kind": "is not an element of",
 }
+UNLIMITED = {"too few": "element count: at most ", "too many": r"element count: \d or more\b"}
 GETTER = "cudnnBackendGetAttribute"
 CREATION = "creation"  # matter of the words that begin a sentence on a descriptor
 CREATED = re.compile(r"Created (?:with|by passing) CUDNN_BACKEND_")
@@ -111,7 +114,11 @@ VERSIONS = re.compile(r"^(?:Checks that|Takes no argument and compares)\b.*\bver
 ALIKE = re.compile(
     r"^(\w+)(?: \(LSTM only\))? (?:is|has to be) fully packed and (?:set identically to|configured exactly as)\b"
 )
-NOT_LARGER = re.compile(r"\b(\w+)\[n\+1\] is less than or equal to\b|^(\w+) .*\bmay decrease from element\b")
+NOT_LARGER = re.compile(
+    r"\b(\w+)\[n\+1\] is less than or equal to\b|^(\w+) .*\bmay (?:decrease from element|shrink but not grow)\b"
+)
+OR_ONE = re.compile(r"dimension of (\w+) must equal the corresponding dimension of \w+ or be 1\b")
+UNEQUAL = r"dims=(\([^)]*\)).*dims=(?!\1)\("  # in calls with tensors of different dimensions
 OF_LSTM = re.compile(r"\b(?:concern|matter|apply)(?: for| to)? LSTM networks only")
 CELL_STATES = ("cx", "cy", "dcx", "dcy")
 NOT_LSTM = "CUDNN_RNN_RELU|CUDNN_RNN_TANH|CUDNN_GRU"
@@ -169,6 +176,8 @@ def _of_dimensions(clause: Any) -> Iterator[Declared]:
             {"how": "accepted", "point": rf"{found[1]} ?{words}", "matter": what, "clause": ""}
             for what, words in said.items()
         )
+    if found := PER_STEP.search(clause.text):
+        yield {"how": "accepted", "point": rf"{found[1]} has \d+ descriptors", "matter": "number", "clause": ""}
     if found := STRIDES.search(clause.text):
         yield from (
             {"how": "accepted", "point": rf"{found[1]}\[0\] has strides {said}", "matter": f"stride {at}", "clause": ""}
@@ -299,6 +308,9 @@ def _of_both_sides(clause: Any) -> Iterator[Declared]:
             {"how": "accepted", "point": f"{found[1]}, {what}", "matter": what, "clause": ""}
             for what in ("strides", "dimensions")
         )
+    if found := OR_ONE.search(clause.text):
+        yield {"how": "accepted", "point": found[1], "matter": found[1]}
+        yield {"how": "refused", "only": (UNEQUAL,), "matter": "or 1"}
     if found := NOT_LARGER.search(clause.text):
         name = found[1] or found[2]
         yield {"how": "accepted", "point": name, "matter": "larger"}
@@ -333,7 +345,8 @@ def _of_elements(clause: Any) -> Iterator[Declared]:
         }  # fmt: skip
         return
     for what, said in CANNOT_HOLD.items():
-        if what != "other kind" or OPAQUE[0] in clause.text:
+        held = what != "other kind" or OPAQUE[0] in clause.text
+        if held and not (what in UNLIMITED and re.search(UNLIMITED[what], clause.text)):
             yield {
                 "how": "accepted", "function": SETTER, "point": said, "only": (clause.function, label[1]), "matter": what,
                 "clause": "",

@@ -154,13 +154,17 @@ test_of_each_function.cited = frozenset(  # A run of some clauses selects cases 
 
 USERS = {  # the function that destroys a descriptor: a setter that must refuse it afterwards
     "cudnnDestroyActivationDescriptor": "cudnnSetActivationDescriptor",
+    "cudnnDestroyAttnDescriptor": "cudnnSetAttnDescriptor",
+    "cudnnDestroyCTCLossDescriptor": "cudnnSetCTCLossDescriptor",
     "cudnnDestroyDropoutDescriptor": "cudnnSetDropoutDescriptor",
     "cudnnDestroyRNNDataDescriptor": "cudnnSetRNNDataDescriptor",
+    "cudnnDestroySeqDataDescriptor": "cudnnSetSeqDataDescriptor",
     "cudnnDestroySpatialTransformerDescriptor": "cudnnSetSpatialTransformerNdDescriptor",
 }
 
 
-@shows(*(f"{name}/c01" for name in USERS))
+@shows(*(f"{name}/c01" for name in USERS), "cudnnAttnDescriptor_t/c04", "cudnnCTCLossDescriptor_t/c01", "cudnnDropoutDescriptor_t/c01",
+       "cudnnSeqDataDescriptor_t/c06", "cudnnSpatialTransformerDescriptor_t/c01")  # fmt: skip
 @pytest.mark.parametrize("name", USERS)
 def test_what_is_destroyed_cannot_be_used(cudnn: Any, handle: Any, refuses: Callable[..., bool], name: Any) -> None:
     made = getattr(cudnn, name.replace("Destroy", "Create"))()

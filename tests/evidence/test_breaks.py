@@ -435,7 +435,7 @@ def test_rows_of_a_table_count_for_the_part_of_their_clauses():
         ("cudnnCTCLossDescriptor_t/c01", ("cudnnCreateCTCLossDescriptor", "cudnnDestroyCTCLossDescriptor")),
         (
             "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR/c04",
-            ("attributeType", "elementCount", "other type", "other number", "other kind"),
+            ("attributeType", "elementCount", "other type", "too few", "too many", "other kind"),
         ),
         (
             "cudnnConvolutionForward/c27",

@@ -293,6 +293,8 @@ def test_temporary_memory_before_version_8(
     assert 0 < size_of(handle, fresh, 3, falls) <= size_of(handle, fresh, 30, [one] * 30)
     assert size_of(handle, fresh, 1, [step(cudnn, 1)]) < size_of(handle, fresh, 1, [step(cudnn, 2)])
     refuses(BAD_PARAM, falling, size_of, handle, fresh, 3, falls[::-1])
+    for count in (2, 4):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", size_of, handle, fresh, count, falls)
     refuses(BAD_PARAM, network, size_of, handle, None, 3, falls)
     refuses(BAD_PARAM, steps, size_of, handle, fresh, 2, [one, cudnn.cudnnCreateTensorDescriptor()])
     for other in (step(cudnn, 3, 6), step(cudnn, 3, data_type=HALF), step(cudnn, 3, strides=(INPUT + 1, 1, 1))):
