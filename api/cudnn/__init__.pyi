@@ -2830,7 +2830,7 @@ class _cudnnGetRNNDescriptor_v6(NamedTuple):
     mathPrec: cudnnDataType_t
 
 def cudnnGetRNNDescriptor_v6(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v6:
-    """Return what either setter set, without checks. A fresh descriptor returns zeros.
+    """Return what cudnnSetRNNDescriptor_v6 or _v8 set, without checks. A fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c08). Source: 7.2.20.
     """
@@ -3286,8 +3286,7 @@ def cudnnSetRNNDescriptor_v6(
     algo: cudnnRNNAlgo_t,
     mathPrec: cudnnDataType_t,
 ) -> None:
-    """Describe a network whose calls' other arguments give its data type and input size; this replaces every earlier
-    setting.
+    """Describe a network, and replace every earlier setting. The data type and the input size come with each call.
 
     The bias mode is CUDNN_RNN_DOUBLE_BIAS. Padded input and output, projection and clipping are disabled. dropoutDesc:
     NULL disables dropout.

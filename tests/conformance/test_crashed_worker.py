@@ -107,7 +107,7 @@ def test_a_case_that_fails_and_ends_its_device_ends_its_worker(monkeypatch, tmp_
     called.outcome = outcome
     watched.pytest_runtest_logreport(called)
     with pytest.raises(StopIteration if outcome == "passed" else pytest.exit.Exception):
-        next(protocol)
+        protocol.send(SimpleNamespace(excinfo=None))
     node = SimpleNamespace(
         gateway=SimpleNamespace(id="gw0", _io=SimpleNamespace(popen=SimpleNamespace(wait=lambda _: 1, pid=1)))
     )

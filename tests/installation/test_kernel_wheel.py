@@ -44,7 +44,7 @@ MODULES = [(SOURCE, (("COMPUTE", "float"), ("ELEMENT", element))) for element in
 H100 = kernel_wheel.TARGETS["sm_90a"][1][0]
 SMALL = kernel_wheel.TARGETS["sm_80"][1][1]  # the GPU with the least shared memory that wheels serve
 # Above level RUN, LRN and recurrent networks add in the order of kernels for their windows and sizes.
-MAY_BE_REFUSED = {"normalization", "rnn"}
+MAY_BE_REFUSED = {"convolution", "normalization", "pooling", "rnn"}
 GUARDED = re.compile(r"#if [^\n]*__CUDA_ARCH__ >= 900.*?#endif", re.DOTALL)
 
 

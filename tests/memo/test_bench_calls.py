@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dualdnn.accelerated.runtime.emulated.device import EmulatedFunction
-from dualdnn.api import cudnn
+from dualdnn.api import cudnn, releases
 from dualdnn.api.answers import QUERIED, is_repeated
 from dualdnn.api.document import functions
 from dualdnn.api.functions import computing_of
@@ -49,6 +49,7 @@ def test_repeated_calls_from_python_enter_few_functions(monkeypatch: pytest.Monk
     """A repeated host-side call of Python runs one function, the call itself. A launch adds one, and one for each operand.
     The call needs less than a kilobyte of memory, and keeps nothing of it."""
     monkeypatch.setattr(EmulatedFunction, "in_shape", lambda *_: lambda arguments: lambda stream: None)
+    monkeypatch.setattr(releases, "in_use", False)  # Another test of this process may have named a release.
     entered: dict[str, list[str]] = {}
     memory: dict[str, list[int]] = {}  # bytes that a call has kept, and its peak
 
