@@ -280,7 +280,7 @@ RESERVE = "cudnnGetRNNTrainingReserveSize"
 @shows("cudnnGetRNNWorkspaceSize/c02 c04-c13", "cudnnGetRNNTrainingReserveSize/c02 c07-c15", "cudnnSetRNNPaddingMode/c03")  # fmt: skip
 @pytest.mark.parametrize("name", [WORK, RESERVE])
 def test_temporary_memory_before_version_8(
-    cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool], name: Any
+    cudnn: Any, handle: Any, fresh: Any, refuses: Callable[..., bool], name: Any, subject: Any
 ) -> None:
     """Batches may shrink from step to step; everything else stays."""
     size_of, clauses = getattr(cudnn, name), {WORK: range(8, 14), RESERVE: range(10, 16)}[name]
@@ -293,7 +293,7 @@ def test_temporary_memory_before_version_8(
     assert 0 < size_of(handle, fresh, 3, falls) <= size_of(handle, fresh, 30, [one] * 30)
     assert size_of(handle, fresh, 1, [step(cudnn, 1)]) < size_of(handle, fresh, 1, [step(cudnn, 2)])
     refuses(BAD_PARAM, falling, size_of, handle, fresh, 3, falls[::-1])
-    for count in (2, 4):
+    for count in (2, 4) if subject.is_python else ():  # C does not know how long an array is.
         refuses(BAD_PARAM, "cudnnStatus_t/c05", size_of, handle, fresh, count, falls)
     refuses(BAD_PARAM, network, size_of, handle, None, 3, falls)
     refuses(BAD_PARAM, steps, size_of, handle, fresh, 2, [one, cudnn.cudnnCreateTensorDescriptor()])
