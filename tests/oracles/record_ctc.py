@@ -1,7 +1,7 @@
 """Record the answers of PyTorch and optax, in double on the CPU, for ctc_configurations.py.
 
-python record_ctc.py torch      # with NumPy and PyTorch: ctc_torch.npz
-python record_ctc.py optax      # with NumPy, JAX and optax: ctc_optax.npz, the configurations with a softmax
+python record_ctc.py torch      # needs NumPy and PyTorch, and writes ctc_torch.npz
+python record_ctc.py optax      # needs NumPy, JAX and optax, and writes ctc_optax.npz for configurations with a softmax
 """
 
 from __future__ import annotations
